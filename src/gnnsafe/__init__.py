@@ -1,0 +1,35 @@
+"""Which nodes of a graph lie outside what its classifier was trained on.
+
+    detector = gnnsafe.Detector(model).fit(data)   # any module called (x, edge_index)
+    scores = detector.score(new_data)              # float32, one per node, higher = more out-of-distribution
+"""
+
+__version__ = "0.1.0"
+
+from gnnsafe import methods, metrics, models
+from gnnsafe.datasets import load_benchmark, shifts
+from gnnsafe.detector import Detector
+from gnnsafe.errors import GnnsafeError
+from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import propagate
+from gnnsafe.scores import energy, entropy, max_logit, max_softmax
+from gnnsafe.training import CrossEntropy, EnergyMargin, train
+
+__all__ = [
+    "CrossEntropy",
+    "Detector",
+    "EnergyMargin",
+    "GnnsafeError",
+    "Outputs",
+    "energy",
+    "entropy",
+    "load_benchmark",
+    "max_logit",
+    "max_softmax",
+    "methods",
+    "metrics",
+    "models",
+    "propagate",
+    "shifts",
+    "train",
+]

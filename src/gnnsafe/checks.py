@@ -1,0 +1,80 @@
+"""The rules that tensors must keep, each said in one line where one is broken."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import InputError, require
+
+__all__ = ["check_edge_index", "check_finite", "check_logits", "check_mask", "check_scores", "check_tensor"]
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """`value`, once it is known to be a tensor."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"'{name}' must be a torch.Tensor (got {type(value).__name__})")
+    return value
+
+
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Every entry is a number: neither NaN nor infinite.
+
+    A sum of finite numbers is finite unless it overflows, so one cheap reduction clears nearly every tensor
+    and only a suspect one is looked at entry by entry.
+    """
+    sparse = tensor.layout == torch.sparse_csr
+    entries = (tensor.values() if sparse else tensor).detach()
+    if torch.isfinite(entries.sum()):
+        return
+    bad = ~torch.isfinite(entries)
+    if count := int(bad.sum()):
+        place = "" if sparse else f", first at {bad.nonzero()[0].tolist()}"
+        require(False, name, "be finite", f"{count} NaN or infinite of {entries.numel()} values{place}")
+
+
+def check_logits(logits: Tensor) -> None:
+    """Logits are floating, [nodes, classes] and finite."""
+    check_tensor("logits", logits)
+    require(
+        logits.dim() == 2 and logits.is_floating_point() and logits.shape[1] > 0,
+        "logits", "be a floating tensor of shape [nodes, classes]", f"{logits.dtype} {list(logits.shape)}",
+    )  # fmt: skip
+    check_finite("logits", logits)
+
+
+def check_scores(scores: Tensor, num_nodes: int | None = None) -> None:
+    """Scores are floating, one per node, and finite."""
+    check_tensor("scores", scores)
+    nodes = "nodes" if num_nodes is None else num_nodes
+    require(
+        scores.dtype in (torch.float32, torch.float64) and list(scores.shape) == [num_nodes or scores.numel()],
+        "scores", f"be a float32 or float64 tensor of shape [{nodes}]", f"{scores.dtype} {list(scores.shape)}",
+    )  # fmt: skip
+    check_finite("scores", scores)
+
+
+def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
+    """Edges are integers of shape [2, edges], each the id of one of `num_nodes` nodes."""
+    check_tensor("edge_index", edge_index)
+    integer = edge_index.dtype in (torch.int64, torch.int32)
+    require(
+        edge_index.dim() == 2 and edge_index.shape[0] == 2 and integer,
+        "edge_index", "be an int64 tensor of shape [2, edges]", f"{edge_index.dtype} {list(edge_index.shape)}",
+    )  # fmt: skip
+    if edge_index.numel():
+        low, high = (int(end) for end in torch.aminmax(edge_index))
+        require(low >= 0, "edge_index", "hold node ids >= 0", low)
+        require(high < num_nodes, "edge_index", f"hold node ids < {num_nodes}, the number of nodes", high)
+
+
+def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:
+    """`mask`, once it is known to be boolean, one entry per node, with at least one node in it."""
+    mask = check_tensor(name, mask)
+    require(
+        mask.dtype == torch.bool and mask.shape == (num_nodes,),
+        name, f"be a boolean tensor of shape [{num_nodes}]", f"{mask.dtype} {list(mask.shape)}",
+        "turn node ids into a mask with mask = torch.zeros(nodes, dtype=torch.bool); mask[ids] = True",
+    )  # fmt: skip
+    require(bool(mask.any()), name, "hold at least one node", "an empty mask")
+    return mask

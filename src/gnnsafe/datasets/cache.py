@@ -1,0 +1,85 @@
+"""Processed copies of graphs in the user's cache folder: written whole or not at all, checked when read."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import xxhash
+from torch import Tensor
+
+__all__ = ["cache_folder", "cached_graph", "replacing"]
+
+Data = Any  # PyG's class, whose package ships no types
+
+FORMAT = 1  # to be raised when what is written changes
+
+
+def cache_folder() -> Path:
+    """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or `~/.cache/gnnsafe`."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "gnnsafe"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to that becomes `path` when the block ends well, and vanishes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.replace(name, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def cached_graph(name: str, sources: Iterable[Path], build: Callable[[], Data]) -> Data:
+    """The graph made by `build` from the files `sources`, kept under `name` until one of them changes.
+
+    A copy that is damaged, half-written or of another version is rebuilt, and a cache folder that cannot be written
+    to costs only time.
+    """
+    path = cache_folder() / f"{name}-{_fingerprint(sources)}.npz"
+    with suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        return _read(path)
+    data = build()
+    with suppress(OSError), replacing(path) as part:
+        _write(data, part)
+    return data
+
+
+def _fingerprint(sources: Iterable[Path]) -> str:
+    digest = xxhash.xxh3_64(str(FORMAT).encode())
+    for source in sources:
+        status = source.stat()
+        digest.update(f"{source.resolve()}|{status.st_size}|{status.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _write(data: Data, path: Path) -> None:
+    """Tensors as arrays; features as CSR, which for a bag of words is a fraction of the size."""
+    x = sp.csr_array(data.x.numpy())
+    arrays = {key: value.numpy() for key, value in data.to_dict().items() if isinstance(value, Tensor) and key != "x"}
+    with path.open("wb") as file:
+        np.savez(file, x_data=x.data, x_indices=x.indices, x_indptr=x.indptr, x_shape=x.shape, **arrays)
+
+
+def _read(path: Path) -> Data:
+    from torch_geometric.data import Data  # three seconds to import: only where a data set is read
+
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files}  # the zip's checksums are compared here
+    parts = [arrays.pop(f"x_{part}") for part in ("data", "indices", "indptr", "shape")]
+    x = sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3])).toarray()
+    return Data(x=torch.from_numpy(x), **{key: torch.from_numpy(value) for key, value in arrays.items()})

@@ -1,0 +1,81 @@
+"""What can go wrong, as a tree; whoever catches `GnnsafeError` catches all of it.
+
+    GnnsafeError
+    ├── InputError            a value breaks a rule            (a ValueError too)
+    │   └── UnknownNameError  a name that is not in the table
+    ├── NotFittedError        scored before it was fitted      (a RuntimeError too)
+    ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
+    ├── MissingExtraError     an optional package is needed    (an ImportError too)
+    └── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "DataNotFoundError",
+    "GnnsafeError",
+    "InputError",
+    "MissingExtraError",
+    "NotFittedError",
+    "TrainingError",
+    "UnknownNameError",
+    "require",
+    "require_known",
+]
+
+
+class GnnsafeError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class InputError(GnnsafeError, ValueError):
+    """A value that the caller gave breaks a rule."""
+
+
+class UnknownNameError(InputError):
+    """A name that is not in the table it was looked up in."""
+
+
+class NotFittedError(GnnsafeError, RuntimeError):
+    """Something was scored before it was fitted."""
+
+
+class TrainingError(GnnsafeError, RuntimeError):
+    """Training left the real numbers."""
+
+
+class MissingExtraError(GnnsafeError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class DataNotFoundError(GnnsafeError, FileNotFoundError):
+    """A data set is in none of the places where it was looked for."""
+
+
+def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") -> None:
+    """Raise an `InputError` unless `holds`.
+
+    >>> require(False, "alpha", "lie in [0, 1]", 2)
+    Traceback (most recent call last):
+    gnnsafe.errors.InputError: 'alpha' must lie in [0, 1] (got 2)
+    """
+    if not holds:
+        raise InputError(f"'{name}' must {rule} (got {got})" + (f"; {remedy}" if remedy else ""))
+
+
+def require_known(name: str, value: object, known: Iterable[str]) -> None:
+    """Raise an `UnknownNameError` that says the nearest known name unless `value` is `known`.
+
+    >>> require_known("shift", "lable", ["structure", "feature", "label"])
+    Traceback (most recent call last):
+    gnnsafe.errors.UnknownNameError: 'shift' must be one of structure, feature, label (got 'lable'); did you mean 'label'?
+    """
+    names = list(known)
+    if value in names:
+        return
+    near = get_close_matches(str(value).lower(), names, n=1, cutoff=0.5)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    raise UnknownNameError(f"'{name}' must be one of {', '.join(names)} (got {value!r}){hint}")

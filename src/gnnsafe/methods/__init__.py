@@ -1,0 +1,18 @@
+"""Methods: how to score a model's outputs. One file each; `METHODS` is their table.
+
+Every method has `fit(outputs, y, mask)` and `score(outputs)`, and every score is float32, one per node, higher =
+more out-of-distribution.
+"""
+
+from gnnsafe.methods.base import Method
+from gnnsafe.methods.energy import Energy
+from gnnsafe.methods.gnnsafe import GNNSafe
+from gnnsafe.methods.msp import MSP
+
+__all__ = ["METHODS", "MSP", "Energy", "GNNSafe", "Method"]
+
+METHODS: dict[str, type[Method]] = {
+    "msp": MSP,
+    "energy": Energy,
+    "gnnsafe": GNNSafe,
+}

@@ -1,0 +1,27 @@
+"""Free energy of the logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnnsafe.methods.base import Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import check_temperature, energy
+
+__all__ = ["Energy"]
+
+
+@dataclass(frozen=True)
+class Energy(Method):
+    """Free energy of the logits: −T log Σ_c exp(z_c / T) (Liu et al., 2020)."""
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−T log Σ_c exp(z_c / T)."""
+        return energy(outputs.logits, temperature=self.temperature).float()

@@ -1,0 +1,22 @@
+"""Maximum softmax probability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnnsafe.methods.base import Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import max_softmax
+
+__all__ = ["MSP"]
+
+
+@dataclass(frozen=True)
+class MSP(Method):
+    """Maximum softmax probability, negated: −max_c p_c (Hendrycks & Gimpel, 2017)."""
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−max_c softmax(z)_c."""
+        return max_softmax(outputs.logits).float()

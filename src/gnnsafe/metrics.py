@@ -1,0 +1,107 @@
+"""How well scores tell OOD from ID nodes, and how well logits tell classes: fractions in [0, 1]."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnsafe.checks import check_logits, check_mask
+from gnnsafe.errors import InputError, require
+
+__all__ = ["Detection", "accuracy", "detection", "threshold"]
+
+
+class Detection(NamedTuple):
+    """Detection metrics; each name says which class is the positive one where it matters."""
+
+    auroc: float
+    """Chance that an OOD node scores above an ID node (ties count half)."""
+    aupr_in: float
+    """Average precision with ID nodes as positives: the paper's AUPR."""
+    aupr_out: float
+    """Average precision with OOD nodes as positives."""
+    fpr95: float
+    """Share of OOD nodes accepted at the threshold that accepts 95 % of ID nodes: the paper's FPR95."""
+    fpr95_out: float
+    """Share of ID nodes flagged at the threshold that flags 95 % of OOD nodes."""
+
+
+def detection(id_scores: Any, ood_scores: Any) -> Detection:
+    """All detection metrics from one sort, ties included; higher scores mean more out-of-distribution.
+
+    >>> detection([0.1, 0.2, 0.3, 0.6], [0.4, 0.7])
+    Detection(auroc=0.875, aupr_in=0.95, aupr_out=0.8333..., fpr95=0.5, fpr95_out=0.25)
+    """
+    id_scores, ood_scores = _values("id_scores", id_scores), _values("ood_scores", ood_scores)
+    scores = np.concatenate([id_scores, ood_scores])
+    order = np.argsort(scores)
+    ordered = scores[order]
+    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)  # end of each group of ties
+    num_id, num_ood = len(id_scores), len(ood_scores)
+    accepted_id = np.cumsum(order < num_id)[last]  # ID nodes with at most that score
+    accepted_ood = last + 1 - accepted_id
+    # With OOD as positives the thresholds are passed from above: what is not accepted is flagged.
+    flagged_id = np.append(num_id - accepted_id[-2::-1], num_id)
+    flagged_ood = np.append(num_ood - accepted_ood[-2::-1], num_ood)
+    return Detection(
+        auroc=_auroc(accepted_id, accepted_ood),
+        aupr_in=_average_precision(accepted_id, accepted_ood),
+        aupr_out=_average_precision(flagged_ood, flagged_id),
+        fpr95=_fpr_at_recall(accepted_id, accepted_ood, 0.95),
+        fpr95_out=_fpr_at_recall(flagged_ood, flagged_id, 0.95),
+    )
+
+
+def threshold(id_scores: Any, *, recall: float = 0.95) -> float:
+    """The lowest score τ such that at least `recall` of the ID nodes have a score ≤ τ.
+
+    >>> threshold([3.0, 1.0, 2.0, 4.0], recall=0.75)
+    3.0
+    """
+    require(0 < recall <= 1, "recall", "lie in (0, 1]", recall)
+    ordered = np.sort(_values("id_scores", id_scores))
+    counts = np.arange(1, len(ordered) + 1)
+    return float(ordered[np.argmax(counts / len(ordered) >= recall)])
+
+
+def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
+    """Share of the masked nodes whose largest logit is at their label.
+
+    >>> logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [5.0, 0.0]])
+    >>> accuracy(logits, torch.tensor([0, 1, 1]), torch.tensor([True, False, True]))
+    0.5
+    """
+    check_logits(logits)
+    mask = check_mask("mask", mask, len(logits))
+    return float((logits[mask].argmax(dim=-1) == y[mask]).float().mean())
+
+
+def _values(name: str, scores: Any) -> NDArray[np.floating[Any]]:
+    values = scores.detach().cpu().numpy() if isinstance(scores, Tensor) else np.asarray(scores)
+    require(values.ndim == 1, name, "be one score per node, of shape [nodes]", list(values.shape))
+    require(values.size > 0, name, "hold at least one score", "none")
+    if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):
+        raise InputError(f"'{name}' must be real numbers (got {values.dtype})")
+    require(bool(np.isfinite(values).all()), name, "be finite", f"{int((~np.isfinite(values)).sum())} NaN or infinite")
+    return values
+
+
+def _auroc(hits: NDArray[np.int64], misses: NDArray[np.int64]) -> float:
+    """Area under the curve through (0, 0) and the counts of both classes at each threshold, by trapezoids."""
+    new_misses = np.diff(misses, prepend=0)
+    heights = hits + np.append(0, hits[:-1])
+    return float(np.dot(new_misses.astype(np.float64), heights) / (2.0 * hits[-1] * misses[-1]))
+
+
+def _average_precision(hits: NDArray[np.int64], misses: NDArray[np.int64]) -> float:
+    """Σ (recall_n − recall_{n−1}) · precision_n over the thresholds."""
+    return float(np.dot(np.diff(hits, prepend=0), hits / (hits + misses)) / hits[-1])
+
+
+def _fpr_at_recall(hits: NDArray[np.int64], misses: NDArray[np.int64], recall: float) -> float:
+    """Share of misses at the first threshold whose recall reaches `recall`."""
+    return float(misses[np.argmax(hits / hits[-1] >= recall)] / misses[-1])

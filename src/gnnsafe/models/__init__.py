@@ -1,0 +1,11 @@
+"""Models: node classifiers called `(x, edge_index)` like PyG's. One file each; `MODELS` is their table."""
+
+from torch import nn
+
+from gnnsafe.models.gcn import GCN
+
+__all__ = ["GCN", "MODELS"]
+
+MODELS: dict[str, type[nn.Module]] = {
+    "gcn": GCN,
+}

@@ -1,0 +1,56 @@
+"""A model in stages, so that training can compute once what two passes share.
+
+`model(x, edge_index)` equals `tail(stem(prepare(x, edge_index)), prepare(x, edge_index))`, where `prepare` reads only
+the graph and `stem` behaves the same in training and in evaluation mode. The validation pass of one epoch and the
+training pass of the next have the same weights, hence the same stem.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+__all__ = ["Staged", "Whole", "staged"]
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """The three stages of a forward."""
+
+    def prepare(self, x: Tensor, edge_index: Tensor) -> Any:
+        """What depends on the graph alone."""
+        ...
+
+    def stem(self, inputs: Any) -> Tensor:
+        """The first part of the forward: no dropout, no batch statistics."""
+        ...
+
+    def tail(self, hidden: Tensor, inputs: Any) -> Tensor:
+        """The rest of the forward, to the logits."""
+        ...
+
+
+class Whole:
+    """Somebody's model as stages: all of it is the tail."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def prepare(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        """The graph as it is."""
+        return x, edge_index
+
+    def stem(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
+        """The features as they are."""
+        return inputs[0]
+
+    def tail(self, hidden: Tensor, inputs: tuple[Tensor, Tensor]) -> Tensor:
+        """The model's own forward."""
+        logits: Tensor = self.model(hidden, inputs[1])
+        return logits
+
+
+def staged(model: nn.Module) -> Staged:
+    """The model itself where it has stages, else all of it as one."""
+    return model if isinstance(model, Staged) else Whole(model)

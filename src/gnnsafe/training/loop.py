@@ -1,0 +1,152 @@
+"""Full-batch training with early selection: one loop for every model and objective."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
+
+from gnnsafe.errors import TrainingError, require
+from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
+from gnnsafe.models.staged import staged
+from gnnsafe.outputs import Outputs
+from gnnsafe.training.objectives import Objective, exposure_missing
+
+__all__ = ["History", "train"]
+
+
+@dataclass
+class History:
+    """What training saw: the objective's loss and the ID validation cross-entropy after each epoch."""
+
+    loss: list[float] = field(default_factory=list)
+    val_loss: list[float] = field(default_factory=list)
+    best_epoch: int = -1
+    """The epoch (counted from 0) with the lowest validation cross-entropy, whose weights the model has now."""
+
+
+def train(
+    model: nn.Module,
+    data: Graph,
+    *,
+    objective: Objective,
+    exposure: Graph | None = None,
+    epochs: int = 200,
+    lr: float = 0.01,
+    weight_decay: float = 0.01,
+    seed: int | None = 0,
+) -> History:
+    """Minimise `objective` by Adam, full batch, and restore the epoch with the lowest ID validation cross-entropy.
+
+    `data` carries `y`, `train_mask` and `val_mask`; `exposure`, read only by objectives that need it, carries
+    `mask`. Training starts from weights drawn anew from `seed` (by the `reset_parameters` of the model or of its
+    submodules), so the same seed gives the same weights; `seed=None` goes on from the weights that the model has.
+    The model is left in evaluation mode; interrupted, it has the best weights so far.
+    """
+    require(isinstance(epochs, int) and epochs > 0, "epochs", "be a whole number > 0", epochs)
+    require(0 < lr < math.inf, "lr", "be > 0", lr)
+    require(0 <= weight_decay < math.inf, "weight_decay", "be >= 0", weight_decay)
+    _check_data(data)
+    if objective.needs_exposure:
+        exposure = _check_exposure(exposure, data, objective)
+    else:
+        exposure = None  # never sent through the model: its statistics would leak into BatchNorm
+    with torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
+            _reset(model)
+        return _minimise(model, data, objective, exposure, epochs, torch.optim.Adam(
+            model.parameters(), lr=lr, weight_decay=weight_decay
+        ))  # fmt: skip
+
+
+def _minimise(
+    model: nn.Module,
+    data: Graph,
+    objective: Objective,
+    exposure: Graph | None,
+    epochs: int,
+    optimizer: torch.optim.Optimizer,
+) -> History:
+    stages = staged(model)
+    inputs = stages.prepare(data.x, data.edge_index)
+    val = node_mask(data, "val_mask").nonzero().squeeze(1)
+    val_labels = node_labels(data)[val]
+    shared = exposure is not None and exposure.x is data.x and exposure.edge_index is data.edge_index
+    exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None and not shared else None
+    history, best = History(), _weights(model)
+    hidden = stages.stem(inputs)
+    try:
+        for epoch in range(epochs):
+            model.train()
+            logits = stages.tail(hidden, inputs)
+            outside = None
+            if exposure is not None:
+                outside = Outputs(logits if shared else stages.tail(stages.stem(exposed), exposed), exposure)
+            if epoch == 0:
+                _check_classes(data, logits.shape[1])
+            loss = objective.loss(Outputs(logits, data), outside)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            hidden = stages.stem(inputs)  # of the new weights: for this validation and for the next training pass
+            model.eval()
+            with torch.no_grad():
+                val_loss = F.cross_entropy(stages.tail(hidden.detach(), inputs)[val], val_labels)
+            _record(history, epoch, loss.item(), val_loss.item())
+            if history.best_epoch == epoch:
+                best = _weights(model)
+    finally:
+        model.load_state_dict(best)
+        model.zero_grad()
+        model.eval()
+    return history
+
+
+def _record(history: History, epoch: int, loss: float, val_loss: float) -> None:
+    if not (math.isfinite(loss) and math.isfinite(val_loss)):
+        raise TrainingError(f"training diverged at epoch {epoch} (loss {loss}, validation {val_loss}); lower 'lr'")
+    if not history.val_loss or val_loss < min(history.val_loss):
+        history.best_epoch = epoch
+    history.loss.append(loss)
+    history.val_loss.append(val_loss)
+
+
+def _weights(model: nn.Module) -> dict[str, Any]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def _reset(module: nn.Module) -> None:
+    if callable(reset := getattr(module, "reset_parameters", None)):
+        reset()
+    else:
+        for child in module.children():
+            _reset(child)
+
+
+def _check_data(data: Graph) -> None:
+    check_graph(data)
+    labels = node_labels(data)
+    for name in ("train_mask", "val_mask"):
+        lowest = int(labels[node_mask(data, name)].min())
+        require(lowest >= 0, "y", f"be a class >= 0 for every node of {name}", lowest)
+
+
+def _check_classes(data: Graph, num_classes: int) -> None:
+    labelled = node_mask(data, "train_mask") | node_mask(data, "val_mask")
+    highest = int(node_labels(data)[labelled].max())
+    require(highest < num_classes, "y", f"be < {num_classes}, the model's number of classes", highest)
+
+
+def _check_exposure(exposure: Graph | None, data: Graph, objective: Objective) -> Graph:
+    if exposure is None:
+        raise exposure_missing(objective)
+    check_graph(exposure, num_features=data.x.shape[1])
+    node_mask(exposure, "mask")
+    return exposure
+
+
