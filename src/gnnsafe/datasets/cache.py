@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,9 @@ import torch
 import xxhash
 from torch import Tensor
 
-__all__ = ["cache_folder", "cached_graph", "replacing"]
+from gnnsafe.files import replacing
+
+__all__ = ["cache_folder", "cached_graph"]
 
 Data = Any  # PyG's class, whose package ships no types
 
@@ -28,20 +29,6 @@ def cache_folder() -> Path:
     """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or `~/.cache/gnnsafe`."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "gnnsafe"
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` when the block ends well, and vanishes when it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.replace(name, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
 
 
 def cached_graph(name: str, sources: Iterable[Path], build: Callable[[], Data]) -> Data:

@@ -60,7 +60,7 @@ def train(
             torch.manual_seed(seed)
             _reset(model)
         return _minimise(model, data, objective, exposure, epochs, torch.optim.Adam(
-            model.parameters(), lr=lr, weight_decay=weight_decay
+            model.parameters(), lr=lr, weight_decay=weight_decay, fused=True
         ))  # fmt: skip
 
 
@@ -76,8 +76,7 @@ def _minimise(
     inputs = stages.prepare(data.x, data.edge_index)
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
     val_labels = node_labels(data)[val]
-    shared = exposure is not None and exposure.x is data.x and exposure.edge_index is data.edge_index
-    exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None and not shared else None
+    exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None else None
     history, best = History(), _weights(model)
     hidden = stages.stem(inputs)
     try:
@@ -86,7 +85,7 @@ def _minimise(
             logits = stages.tail(hidden, inputs)
             outside = None
             if exposure is not None:
-                outside = Outputs(logits if shared else stages.tail(stages.stem(exposed), exposed), exposure)
+                outside = Outputs(stages.tail(stages.stem(exposed), exposed), exposure)
             if epoch == 0:
                 _check_classes(data, logits.shape[1])
             loss = objective.loss(Outputs(logits, data), outside)

@@ -1,0 +1,1 @@
+"""Reports: results of a study, for the terminal and as a page."""
