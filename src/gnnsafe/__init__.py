@@ -1,7 +1,7 @@
 """Which nodes of a graph lie outside what its classifier was trained on.
 
-    detector = gnnsafe.Detector(model).fit(data)   # any module called (x, edge_index)
-    scores = detector.score(new_data)              # float32, one per node, higher = more out-of-distribution
+detector = gnnsafe.Detector(model).fit(data)   # any module called (x, edge_index)
+scores = detector.score(new_data)              # float32, one per node, higher = more out-of-distribution
 """
 
 __version__ = "0.1.0"

@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 DEMO_FILE = "gnnsafe-demo.html"
 DEMO_NOTES = (
-    "Percent; AUPR and FPR95 with ID nodes as positives, as the paper has them. 'paper' is its published AUROC, one seed.",
+    "Percent; AUPR and FPR95 with ID nodes as positives, as in the paper, whose AUROC (one seed) stands beside ours.",
     "Paper protocol: the score of an isolated node decays; 'keep' is our default, which leaves it alone.",
 )
 
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo",
         help="OOD detection on real Cora under three shifts, beside the paper's figures",
-        description="Trains the paper's GCN on real Cora and lets MSP, Energy, GNNSafe and GNNSafe++ tell its test nodes "
+        description="Trains the paper's GCN on real Cora; MSP, Energy, GNNSafe and GNNSafe++ then tell its test nodes "
         "from those of a graph with redrawn edges (structure), blended features (feature) or left-out classes (label). "
         "Prints a table and writes a page with the energy distributions. Takes about half a minute.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -1,12 +1,12 @@
 """What can go wrong, as a tree; whoever catches `GnnsafeError` catches all of it.
 
-    GnnsafeError
-    ├── InputError            a value breaks a rule            (a ValueError too)
-    │   └── UnknownNameError  a name that is not in the table
-    ├── NotFittedError        scored before it was fitted      (a RuntimeError too)
-    ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
-    ├── MissingExtraError     an optional package is needed    (an ImportError too)
-    └── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
+GnnsafeError
+├── InputError            a value breaks a rule            (a ValueError too)
+│   └── UnknownNameError  a name that is not in the table
+├── NotFittedError        scored before it was fitted      (a RuntimeError too)
+├── TrainingError         the loss left the real numbers   (a RuntimeError too)
+├── MissingExtraError     an optional package is needed    (an ImportError too)
+└── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") ->
 def require_known(name: str, value: object, known: Iterable[str]) -> None:
     """Raise an `UnknownNameError` that says the nearest known name unless `value` is `known`.
 
-    >>> require_known("shift", "lable", ["structure", "feature", "label"])
+    >>> require_known("shift", "lable", ["feature", "label"])
     Traceback (most recent call last):
-    gnnsafe.errors.UnknownNameError: 'shift' must be one of structure, feature, label (got 'lable'); did you mean 'label'?
+    gnnsafe.errors.UnknownNameError: 'shift' must be one of feature, label (got 'lable'); did you mean 'label'?
     """
     names = list(known)
     if value in names:

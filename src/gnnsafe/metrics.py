@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -71,6 +70,7 @@ def threshold(id_scores: Any, *, recall: float = 0.95) -> float:
 def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     """Share of the masked nodes whose largest logit is at their label.
 
+    >>> import torch
     >>> logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [5.0, 0.0]])
     >>> accuracy(logits, torch.tensor([0, 1, 1]), torch.tensor([True, False, True]))
     0.5

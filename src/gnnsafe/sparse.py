@@ -92,7 +92,7 @@ def _fingerprint(tensor: Tensor) -> tuple[Hashable, ...]:
     if tensor.layout == torch.sparse_csr:
         parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
         return (tensor.shape, *(_fingerprint(part) for part in parts))
-    content = tensor.contiguous().flatten().view(torch.uint8).numpy()
+    content: Any = tensor.contiguous().flatten().view(torch.uint8).numpy()
     return tensor.dtype, tensor.shape, xxhash.xxh3_128_digest(content)
 
 

@@ -43,15 +43,11 @@ def run(benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int = 200) -
 
 def _outputs(benchmark: Benchmark, objective: Objective, epochs: int) -> tuple[Outputs, dict[str, Outputs]]:
     model = GCN(benchmark.id.num_features, 64, benchmark.num_classes)
-    train(
-        model, benchmark.id, objective=objective, exposure=benchmark.exposure, epochs=epochs, seed=benchmark.seed
-    )
+    train(model, benchmark.id, objective=objective, exposure=benchmark.exposure, epochs=epochs, seed=benchmark.seed)
     return Outputs.of(model, benchmark.id), {name: Outputs.of(model, ood) for name, ood in benchmark.ood.items()}
 
 
-def _results(
-    benchmark: Benchmark, recipe: Recipe, inside: Outputs, outside: dict[str, Outputs]
-) -> Iterable[Result]:
+def _results(benchmark: Benchmark, recipe: Recipe, inside: Outputs, outside: dict[str, Outputs]) -> Iterable[Result]:
     graph = benchmark.id
     method = recipe.method.fit(inside, graph.y, graph.train_mask)
     id_scores = method.score(inside)[graph.test_mask].numpy()

@@ -38,9 +38,7 @@ class Benchmark:
     source: str
 
 
-def load_benchmark(
-    name: str, *, shift: str, seed: int = 0, root: str | os.PathLike[str] | None = None
-) -> Benchmark:
+def load_benchmark(name: str, *, shift: str, seed: int = 0, root: str | os.PathLike[str] | None = None) -> Benchmark:
     """A data set under a shift: `load_benchmark("cora", shift="structure")`.
 
     Structure and feature shifts: the OOD graph is the first draw of the shift, the exposure graph the second, and all

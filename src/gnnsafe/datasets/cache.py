@@ -58,8 +58,9 @@ def _write(data: Data, path: Path) -> None:
     """Tensors as arrays; features as CSR, which for a bag of words is a fraction of the size."""
     x = sp.csr_array(data.x.numpy())
     arrays = {key: value.numpy() for key, value in data.to_dict().items() if isinstance(value, Tensor) and key != "x"}
+    arrays |= {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array(x.shape)}
     with path.open("wb") as file:
-        np.savez(file, x_data=x.data, x_indices=x.indices, x_indptr=x.indptr, x_shape=x.shape, **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def _read(path: Path) -> Data:

@@ -31,11 +31,12 @@ def cora(root: str | os.PathLike[str] | None = None, *, seed: int = 0) -> tuple[
     PyG's download. Only the copy in `graphdatascience` has no public split: there `seed` draws one.
     """
     tried = []
-    for source in (_from_root, _from_package, _from_download):
+    sources = {"a data root": _from_root, "graphdatascience": _from_package, "PyG's download": _from_download}
+    for name, source in sources.items():
         try:
             data, origin = source(root, seed)
         except (OSError, ImportError) as reason:
-            tried.append(f"{source.__doc__} ({reason})")
+            tried.append(f"{name} ({reason})")
         else:
             data.x = data.x / data.x.sum(dim=1, keepdim=True).clamp(min=1)  # bag of words: a row holds 0 or ≥ 1 word
             return data, origin
@@ -46,7 +47,6 @@ def cora(root: str | os.PathLike[str] | None = None, *, seed: int = 0) -> tuple[
 
 
 def _from_root(root: str | os.PathLike[str] | None, seed: int) -> tuple[Data, str]:
-    """the data root"""  # noqa: D403 - completes the sentence that lists what was tried
     given = root or os.environ.get("GNNSAFE_DATA")
     if not given:
         raise FileNotFoundError("none given")
@@ -57,7 +57,6 @@ def _from_root(root: str | os.PathLike[str] | None, seed: int) -> tuple[Data, st
 
 
 def _from_package(_: object, seed: int) -> tuple[Data, str]:
-    """the package graphdatascience"""  # noqa: D403
     spec = importlib.util.find_spec("graphdatascience")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("not installed")
@@ -68,7 +67,6 @@ def _from_package(_: object, seed: int) -> tuple[Data, str]:
 
 
 def _from_download(_: object, seed: int) -> tuple[Data, str]:
-    """PyG's download"""  # noqa: D403
     folder = cache_folder() / "Planetoid" / "Cora" / "raw"
     if not folder.is_dir():
         from torch_geometric.datasets import Planetoid
@@ -105,7 +103,7 @@ def _linqs(nodes: Path, edges: Path) -> Data:
     ends = [citations[name].to_numpy() for name in ("sourceNodeId", "targetNodeId")]
     pairs = np.stack([order[np.searchsorted(ids, end, sorter=order)] for end in ends])
     return Data(
-        x=torch.tensor(np.stack(papers["features"].to_numpy()), dtype=torch.float32),
+        x=torch.tensor(papers["features"].to_pylist(), dtype=torch.float32),
         edge_index=to_undirected(torch.from_numpy(pairs), num_nodes=len(ids)),
         y=torch.from_numpy(np.argsort(SUBJECTS)[papers["subject"].to_numpy()]),
     )

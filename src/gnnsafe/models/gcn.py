@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
@@ -39,7 +41,7 @@ class GCN(nn.Module):
             require(isinstance(size, int) and size > 0, name, "be a whole number > 0", size)
         require(0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
         widths = [in_channels] + [hidden_channels] * (num_layers - 1) + [out_channels]
-        self.weights = nn.ParameterList(torch.empty(m, n) for m, n in zip(widths, widths[1:], strict=False))
+        self.weights = nn.ParameterList(torch.empty(m, n) for m, n in pairwise(widths))
         self.biases = nn.ParameterList(torch.empty(n) for n in (widths[-1:] if batch_norm else widths[1:]))
         self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:-1] if batch_norm)
         self.in_channels, self.dropout = in_channels, dropout
@@ -52,6 +54,7 @@ class GCN(nn.Module):
         for bias in self.biases:
             nn.init.zeros_(bias)
         for norm in self.norms:
+            assert isinstance(norm, nn.BatchNorm1d)
             norm.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -75,4 +78,5 @@ class GCN(nn.Module):
             hidden = self.norms[layer - 1](hidden) if self.norms else hidden + self.biases[layer - 1]
             hidden = F.dropout(F.relu(hidden), self.dropout, self.training)
             hidden = inputs.adjacency @ (hidden @ self.weights[layer])
-        return hidden + self.biases[-1]
+        logits: Tensor = hidden + self.biases[-1]
+        return logits

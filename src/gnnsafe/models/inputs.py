@@ -80,4 +80,4 @@ def _scipy(x: Tensor) -> Any:
     if x.layout == torch.strided:
         return sp.csr_array(x.numpy())
     parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return sp.csr_array(parts, shape=tuple(x.shape))
+    return sp.csr_array(parts, shape=(x.shape[0], x.shape[1]))

@@ -32,8 +32,9 @@ def distributions(results: Sequence[Result], methods: Sequence[str] = ("Energy",
     alt = altair()
     shifts = list(dict.fromkeys(result.shift for result in results))
     first = {(r.shift, r.method): r for r in reversed(results)}
-    lines = [alt.hconcat(*(_panel(first[shift, method]) for method in methods)) for shift in shifts]
-    return alt.vconcat(*lines).configure_view(stroke=None).configure_axis(grid=False)
+    panels = [_panel(first[shift, method]) for shift in shifts for method in methods]
+    chart = alt.concat(*panels, columns=len(methods)).configure_view(stroke=None).configure_axis(grid=False)
+    return chart.configure_legend(orient="top", labelFontSize=13)
 
 
 def _panel(result: Result) -> Any:
@@ -47,7 +48,7 @@ def _panel(result: Result) -> Any:
         alt.Chart(alt.Data(values=_histogram(result)))
         .mark_bar(opacity=0.6)
         .encode(
-            x=alt.X("from:Q", title="energy (higher = more OOD)", scale=alt.Scale(zero=False)),
+            x=alt.X("from:Q", bin="binned", title="energy (higher = more OOD)"),
             x2="to:Q",
             y=alt.Y("share:Q", title="share of nodes", stack=None, axis=alt.Axis(format="%", tickCount=4)),
             color=alt.Color("nodes:N", title=None, scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()])),
@@ -68,8 +69,11 @@ def _panel(result: Result) -> Any:
 
 
 def _histogram(result: Result) -> list[dict[str, Any]]:
-    scores = {"ID": result.id_scores, "OOD": result.ood_scores}
-    edges = np.histogram_bin_edges(np.concatenate(list(scores.values())), bins=BINS)
+    """Shares of ID and of OOD nodes per bin; the outermost bins take in the hundredth that lies beyond them."""
+    both = np.concatenate([result.id_scores, result.ood_scores])
+    low, high = np.quantile(both, [0.005, 0.995])
+    edges = np.linspace(low, max(high, np.nextafter(low, np.inf)), BINS + 1)
+    scores = {"ID": np.clip(result.id_scores, low, high), "OOD": np.clip(result.ood_scores, low, high)}
     return [
         {"nodes": nodes, "from": float(low), "to": float(high), "share": float(count / len(values))}
         for nodes, values in scores.items()

@@ -36,7 +36,8 @@ def write_page(path: Path, results: Sequence[Result], *, title: str, lead: str, 
 {"".join(f'<p class="note">{escape(note)}</p>' for note in notes)}
 <h2>Energies of ID and OOD test nodes</h2>
 <p>One panel per shift and method, first seed. The dashed line is the threshold that accepts 95 % of ID nodes: orange to
-the left of it is missed (FPR95), blue to the right of it is a false alarm.</p>
+the left of it is missed (FPR95), blue to the right of it is a false alarm. Outermost bars hold the 1 % of nodes beyond
+them.</p>
 <figure>{chart}</figure>
 </body></html>
 """

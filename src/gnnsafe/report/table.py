@@ -16,7 +16,8 @@ COLUMNS = ("shift", "method", "AUROC", "paper", "AUPR", "FPR95", "ID acc")
 
 def rows(summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
     """One row of texts per summary, under `COLUMNS`; the shift is named where it begins."""
-    table, shift = [], ""
+    table: list[tuple[str, ...]] = []
+    shift = ""
     for summary in summaries:
         paper = published(summary.dataset, summary.shift, summary.method)
         auroc, aupr, fpr, accuracy = (

@@ -51,10 +51,8 @@ def train(
     require(0 < lr < math.inf, "lr", "be > 0", lr)
     require(0 <= weight_decay < math.inf, "weight_decay", "be >= 0", weight_decay)
     _check_data(data)
-    if objective.needs_exposure:
-        exposure = _check_exposure(exposure, data, objective)
-    else:
-        exposure = None  # never sent through the model: its statistics would leak into BatchNorm
+    # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
+    exposure = _check_exposure(exposure, data, objective) if objective.needs_exposure else None
     with torch.random.fork_rng(devices=[]):
         if seed is not None:
             torch.manual_seed(seed)
@@ -147,5 +145,3 @@ def _check_exposure(exposure: Graph | None, data: Graph, objective: Objective) -
     check_graph(exposure, num_features=data.x.shape[1])
     node_mask(exposure, "mask")
     return exposure
-
-

@@ -1,0 +1,33 @@
+# Two commands: `make demo` and `make test`. Both set up what they need; a second call starts at once.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo test clean
+
+help:
+	@echo "make setup   a .venv with everything, versions as in constraints.txt"
+	@echo "make demo    OOD detection on real Cora, a table and a page (about half a minute)"
+	@echo "make test    the whole check: ruff, mypy, pytest with doctests and coverage"
+	@echo "make clean   remove the .venv and what the tools left behind"
+
+setup: .venv/ready
+
+# torch comes first and alone: its exact version is the CPU build, an open range would bring CUDA along.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	@echo "Installing into .venv; the first time takes a few minutes"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/gnnsafe demo
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest --cov
+
+clean:
+	rm -rf .venv .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
