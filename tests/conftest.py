@@ -1,0 +1,88 @@
+"""Shared fixtures. No test reaches the network or the user's cache; real data is used where it is present."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyG's own deprecation warnings while it is imported
+    import torch_geometric.datasets  # noqa: F401
+    from torch_geometric.data import Data
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The real data sets: $GNNSAFE_DATA as the tests were started, or ../shared/data."""
+    root = Path(os.environ.get("GNNSAFE_TEST_DATA", SHARED))
+    if not (root / "Planetoid" / "Cora" / "raw").is_dir():
+        pytest.skip("no real data sets at hand")
+    return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _outside_world(tmp_path_factory: pytest.TempPathFactory):
+    """A cache of its own for the test run, no data root but the one a test asks for, and no network."""
+    patch = pytest.MonkeyPatch()
+    if root := os.environ.get("GNNSAFE_DATA"):
+        patch.setenv("GNNSAFE_TEST_DATA", root)
+        patch.delenv("GNNSAFE_DATA")
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+    def refuse(*_: object) -> None:
+        raise OSError("tests do not reach the network")
+
+    patch.setattr(socket.socket, "connect", refuse)
+    patch.setattr(socket, "getaddrinfo", refuse)
+    yield
+    patch.undo()
+
+
+@pytest.fixture
+def directed() -> SimpleNamespace:
+    """A directed graph with all that real graphs bring: a repeated edge, self-loops, a source, an isolated node.
+
+    Edges: 0→1, 0→1 (again), 1→2, 2→0, 3→2, 2→2 (loop), 2→2 (again); 3 hears nobody, 4 is alone.
+    """
+    torch.manual_seed(0)
+    return SimpleNamespace(
+        x=torch.randn(5, 6), edge_index=torch.tensor([[0, 0, 1, 2, 3, 2, 2], [1, 1, 2, 0, 2, 2, 2]]), num_nodes=5
+    )
+
+
+def block_graph(num_nodes: int = 120, num_classes: int = 3, seed: int = 0) -> Data:
+    """A small homophilous graph with class-dependent features and split masks, quick to learn."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(num_nodes) % num_classes
+    x = torch.rand(num_nodes, 8, generator=generator)
+    x[torch.arange(num_nodes), y] += 1.0
+    close = torch.rand(num_nodes, num_nodes, generator=generator) < torch.where(y[:, None] == y, 0.08, 0.01)
+    edges = torch.triu(close, diagonal=1).nonzero().T
+    order = torch.randperm(num_nodes, generator=generator)
+    masks = {}
+    for name, ids in zip(("train_mask", "val_mask", "test_mask"), order.chunk(3), strict=True):
+        masks[name] = torch.zeros(num_nodes, dtype=torch.bool)
+        masks[name][ids] = True
+    return Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1), y=y, **masks)
+
+
+@pytest.fixture
+def blocks() -> Data:
+    return block_graph()
+
+
+@pytest.fixture
+def exposure() -> Data:
+    """Nodes unlike those of `blocks`: features without a class, edges without order."""
+    data = block_graph(seed=1)
+    graph = Data(x=torch.rand(120, 8), edge_index=data.edge_index[:, torch.randperm(data.num_edges)])
+    graph.mask = torch.arange(120) % 2 == 0
+    return graph

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import to_dense_adj
+
+from gnnsafe.sparse import Sparse, gcn_matrix, mean_matrix, remembered
+
+
+@pytest.fixture
+def rectangle() -> Sparse:
+    return Sparse(sp.random_array((7, 4), density=0.4, rng=np.random.default_rng(0)))
+
+
+def test_product_and_transpose_equal_the_dense_ones(rectangle):
+    dense = rectangle.csr.to_dense()
+    right, left = torch.randn(4, 3, dtype=torch.float64), torch.randn(7, dtype=torch.float64)
+    torch.testing.assert_close(rectangle @ right, dense @ right)
+    torch.testing.assert_close(rectangle.T @ left, dense.T @ left)
+    assert rectangle.T.T is rectangle
+    assert rectangle.nnz == int((dense != 0).sum())
+
+
+def test_gradients_of_first_and_second_order(rectangle):
+    right = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda r: rectangle @ r, right)
+    assert torch.autograd.gradgradcheck(lambda r: (rectangle @ r) ** 2, right)
+
+
+def test_a_symmetric_matrix_is_its_own_transpose(rectangle):
+    symmetric = Sparse(sp.csr_array(np.array([[0.0, 2.0], [2.0, 1.0]])))
+    assert symmetric.T is symmetric
+    assert rectangle.T is not rectangle
+
+
+def test_indices_have_32_bits(rectangle):
+    assert rectangle.csr.col_indices().dtype == torch.int32
+
+
+def test_gcn_matrix_equals_pyg(directed):
+    edges, weights = gcn_norm(directed.edge_index, num_nodes=5, dtype=torch.float64)
+    expected = to_dense_adj(edges, edge_attr=weights, max_num_nodes=5)[0].T  # PyG: [source, target]
+    actual = gcn_matrix(directed.edge_index, num_nodes=5, dtype=torch.float64)
+    torch.testing.assert_close(actual.csr.to_dense(), expected)
+
+
+def test_gcn_matrix_of_a_directed_edge_by_hand():
+    matrix = gcn_matrix(torch.tensor([[0], [1]]), num_nodes=2, dtype=torch.float64)
+    # node 1 hears 0 and itself (in-degree 2), node 0 only itself
+    torch.testing.assert_close(matrix.csr.to_dense(), torch.tensor([[1.0, 0.0], [2**-0.5, 0.5]], dtype=torch.float64))
+
+
+def test_no_edges_at_all():
+    none = torch.empty(2, 0, dtype=torch.int64)
+    assert torch.equal(gcn_matrix(none, num_nodes=3, dtype=torch.float32) @ torch.ones(3), torch.ones(3))
+    decayed = mean_matrix(none, num_nodes=3, dtype=torch.float32, isolated="decay")
+    assert torch.equal(decayed @ torch.ones(3, 2), torch.zeros(3, 2))
+
+
+class TestRemembered:
+    @pytest.fixture
+    def edges(self) -> torch.Tensor:
+        return torch.tensor([[0, 1], [1, 0]])
+
+    @staticmethod
+    def matrix(edges: torch.Tensor, **options) -> Sparse:
+        return mean_matrix(edges, **{"num_nodes": 3, "dtype": torch.float32, "isolated": "keep", **options})
+
+    def test_the_same_graph_is_built_once(self, edges):
+        assert self.matrix(edges) is self.matrix(edges)
+
+    def test_an_edit_in_place_is_seen(self, edges):
+        before = self.matrix(edges)
+        edges[1, 0] = 2
+        assert self.matrix(edges) is not before
+        assert self.matrix(edges).csr.to_dense()[2].tolist() == [1.0, 0.0, 0.0]
+
+    def test_an_edit_behind_torchs_back_is_seen(self, edges):
+        self.matrix(edges)
+        version = edges._version
+        edges.numpy()[1, 0] = 2
+        assert edges._version == version  # which is why the version counter is not trusted
+        assert self.matrix(edges).csr.to_dense()[2].tolist() == [1.0, 0.0, 0.0]
+
+    def test_another_graph_at_the_same_address_is_seen(self):
+        answers = []
+        for target in (1, 2, 1, 2):
+            edges = torch.tensor([[0], [target]])
+            answers.append(self.matrix(edges).csr.to_dense()[target, 0].item())
+            del edges
+        assert answers == [1.0] * 4
+
+    @pytest.mark.parametrize("options", [{"num_nodes": 4}, {"dtype": torch.float64}, {"isolated": "decay"}])
+    def test_other_options_are_another_matrix(self, edges, options):
+        assert self.matrix(edges, **options) is not self.matrix(edges)
+
+    def test_the_same_bytes_in_another_shape_are_another_matrix(self):
+        build = remembered(lambda tensor: tuple(tensor.shape))
+        tensor = torch.arange(6)
+        assert build(tensor) == (6,)
+        tensor.resize_(2, 3)
+        assert build(tensor) == (2, 3)
+
+    def test_a_csr_tensor_is_compared_by_content(self):
+        build = remembered(lambda tensor: tensor.to_dense())
+        tensor = Sparse(sp.eye_array(3, format="csr")).csr
+        assert torch.equal(build(tensor), torch.eye(3, dtype=torch.float64))
+        tensor.values().numpy()[0] = 5
+        assert build(tensor)[0, 0] == 5
+
+    def test_it_is_freed_with_the_graph(self, edges):
+        alive = weakref.ref(self.matrix(edges))
+        assert alive() is not None
+        del edges
+        gc.collect()
+        assert alive() is not None  # the fixture still holds the tensor
+        other = torch.tensor([[0], [2]])
+        alive = weakref.ref(self.matrix(other))
+        del other
+        gc.collect()
+        assert alive() is None
