@@ -111,6 +111,7 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _progress() -> Progress:
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -118,6 +119,7 @@ def _progress() -> Progress:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )

@@ -66,8 +66,8 @@ def _write(data: Data, path: Path) -> None:
 def _read(path: Path) -> Data:
     from torch_geometric.data import Data  # three seconds to import: only where a data set is read
 
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files}  # the zip's checksums are compared here
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as zipped:
+        arrays = {key: zipped[key] for key in zipped.files}  # the zip's checksums are compared here
     parts = [arrays.pop(f"x_{part}") for part in ("data", "indices", "indptr", "shape")]
     x = sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3])).toarray()
     return Data(x=torch.from_numpy(x), **{key: torch.from_numpy(value) for key, value in arrays.items()})

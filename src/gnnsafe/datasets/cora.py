@@ -73,7 +73,7 @@ def _from_download(_: object, seed: int) -> tuple[Data, str]:
 
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as part:  # a broken download leaves nothing behind
-            Planetoid(part, "Cora", log=False)
+            Planetoid(part, "Cora")
             shutil.move(Path(part) / "Cora" / "raw", folder)
     return _planetoid(folder), f"PyG's download, {PUBLIC}"
 

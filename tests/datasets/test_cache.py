@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gnnsafe.datasets.cache import cache_folder, cached_graph
+from gnnsafe.files import check_writable, replacing
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    path = tmp_path / "raw"
+    path.write_text("first")
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "gnnsafe"
+
+
+class Builder:
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self) -> Data:
+        self.calls += 1
+        x = torch.zeros(4, 5)
+        x[1, 2] = 3.0
+        return Data(x=x, edge_index=torch.tensor([[0], [3]]), y=torch.arange(4), train_mask=torch.arange(4) > 2)
+
+
+def test_what_is_read_is_what_was_written(source, cache):
+    build = Builder()
+    first, second = (cached_graph("toy", [source], build) for _ in range(2))
+    assert build.calls == 1
+    assert first.keys() == second.keys()
+    for key in first.keys():  # noqa: SIM118 - PyG's Data is no dict
+        assert torch.equal(first[key], second[key])
+        assert first[key].dtype == second[key].dtype
+    assert [path.suffix for path in cache.iterdir()] == [".npz"]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"PK" + b[::-1]])
+def test_a_damaged_copy_is_rebuilt(source, cache, damage):
+    build = Builder()
+    expected = cached_graph("toy", [source], build)
+    copy = next(cache.iterdir())
+    copy.write_bytes(damage(copy.read_bytes()))
+    assert torch.equal(cached_graph("toy", [source], build).x, expected.x)
+    assert build.calls == 2
+    assert torch.equal(cached_graph("toy", [source], build).x, expected.x)
+    assert build.calls == 2  # mended
+
+
+def test_a_flipped_byte_is_noticed(source, cache):
+    build = Builder()
+    cached_graph("toy", [source], build)
+    copy = next(cache.iterdir())
+    content = bytearray(copy.read_bytes())
+    content[content.index(b"\x93NUMPY") + 130] ^= 0xFF
+    copy.write_bytes(content)
+    cached_graph("toy", [source], build)
+    assert build.calls == 2
+
+
+def test_a_changed_source_is_read_again(source, cache):
+    build = Builder()
+    cached_graph("toy", [source], build)
+    source.write_text("second, longer")
+    cached_graph("toy", [source], build)
+    assert build.calls == 2
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(source, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert cached_graph("toy", [source], Builder()).num_nodes == 4
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "gnnsafe"
+    for unset in ("", "relative/path"):  # the specification: a relative path is to be ignored
+        monkeypatch.setenv("XDG_CACHE_HOME", unset)
+        assert cache_folder() == Path.home() / ".cache" / "gnnsafe"
+
+
+def test_replacing_is_all_or_nothing(tmp_path):
+    path = tmp_path / "new" / "file.txt"
+    with replacing(path) as part:
+        part.write_text("whole")
+    assert path.read_text() == "whole"
+    with pytest.raises(KeyboardInterrupt), replacing(path) as part:
+        part.write_text("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "whole"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_check_writable(tmp_path):
+    check_writable("--out", tmp_path / "not" / "yet" / "there.html")
+    assert not (tmp_path / "not").exists()
+    with pytest.raises(ValueError, match=r"'--out' must be a file that can be written \(got '.*': it is a folder\)"):
+        check_writable("--out", tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"'--out' must be a file that can be written .*Not a directory"):
+        check_writable("--out", tmp_path / "file" / "page.html")

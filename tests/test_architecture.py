@@ -1,0 +1,92 @@
+"""The shape of the house: which way imports point, what is public, and that the pages say what the code says."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gnnsafe
+from gnnsafe.methods import METHODS
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "gnnsafe"
+
+# Each room may look at those above it. `__init__` and `cli` stand at the end: they may look at all.
+ROOMS = [
+    "errors", "files", "checks", "sparse", "graph", "scores", "propagation", "metrics", "outputs", "methods", "models",
+    "training", "detector", "datasets", "bench", "report", "__init__", "cli",
+]  # fmt: skip
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "gnnsafe":
+                rooms.add(parts[1] if parts[1] in ROOMS else "__init__")
+    return rooms
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_up_only(path):
+    here = room(path)
+    allowed = {*ROOMS[: ROOMS.index(here)], here}
+    assert imported_rooms(path) <= allowed
+    if here == "training":
+        assert not imported_rooms(path) & {"methods"}
+    if here == "methods":
+        assert not imported_rooms(path) & {"models", "training"}
+
+
+def test_every_room_is_on_the_list():
+    assert {room(path) for path in SOURCE.rglob("*.py")} == set(ROOMS)
+
+
+def test_the_public_names():
+    assert sorted(gnnsafe.__all__) == [
+        "CrossEntropy", "Detector", "EnergyMargin", "GnnsafeError", "Outputs", "energy", "entropy", "load_benchmark",
+        "max_logit", "max_softmax", "methods", "metrics", "models", "propagate", "shifts", "train",
+    ]  # fmt: skip
+    for name in gnnsafe.__all__:
+        assert getattr(gnnsafe, name).__doc__
+
+
+def test_the_version_is_said_once():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == gnnsafe.__version__
+    assert f"## {gnnsafe.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_lists_every_method_with_its_first_line():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name, method in METHODS.items():
+        assert f"| `{name}` | `{method.__name__}` | {method.__doc__.splitlines()[0]} |" in readme
+
+
+def test_the_readmes_example_runs_and_prints_what_it_says(capsys):
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```")
+    code = next(block.removeprefix("python\n") for block in blocks if block.startswith("python\n"))
+    output = next(block.removeprefix("text\n") for block in blocks if block.startswith("text\n"))
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == output
+
+
+def test_constraints_pin_every_dependency_exactly():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert all(line.count("==") == 1 for line in pins)
+    assert "torch==2.13.0" in pins

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gnnsafe import __version__, cli
+from gnnsafe.errors import TrainingError
+
+
+def complaint(capsys, *arguments: str) -> str:
+    """What the command prints on a user's mistake: nothing on stdout, one line on stderr, exit code 2."""
+    try:
+        code = cli.main(arguments)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def test_quick_demo(capsys, tmp_path):
+    out = tmp_path / "reports" / "page.html"
+    assert cli.main(["demo", "--quick", "--out", str(out)]) == 0
+    text, _ = capsys.readouterr()
+    lines = text.splitlines()
+    assert lines[0] == (
+        "Cora from the package graphdatascience, a random split drawn from the seed, 20 per class/500/1000. "
+        "GCN, 50 epochs, 1 seed."
+    )
+    assert lines[1].split() == ["shift", "method", "AUROC", "paper", "AUPR", "FPR95", "ID", "acc"]
+    assert [line.split()[0] for line in lines[2:16] if line.strip() and not line.startswith(" ")] == [
+        "structure",
+        "feature",
+        "label",
+    ]
+    figure = r"\s+\d+\.\d"
+    for method, paper in (("MSP", 70.9), ("Energy", 71.7), ("GNNSafe", 87.5), (r"GNNSafe\+\+", 90.6)):
+        assert re.search(rf"{method}{figure}\s+{paper}{figure * 3}\s*\n", text)
+    assert lines[-1] == f"Report: {out}"
+    assert "GNNSafe++, structure shift" in out.read_text(encoding="utf-8")
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_out_may_be_a_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "run", lambda *_, **__: [])
+    monkeypatch.setattr(cli, "write_page", lambda path, *_, **__: path.write_text("page"))
+    assert cli.main(["demo", "--quick", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "gnnsafe-demo.html").read_text() == "page"
+
+
+def test_seeds_and_data_are_passed_on(capsys, tmp_path, data_root, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cli, "run", lambda benchmark, _, *, epochs: seen.append((benchmark, epochs)) or [])
+    monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
+    cli.main(["demo", "--seeds", "2", "--data", str(data_root), "--out", str(tmp_path / "page.html")])
+    assert [(b.shift, b.seed, epochs) for b, epochs in seen] == [
+        (shift, seed, 200) for shift in ("structure", "feature", "label") for seed in (0, 1)
+    ]
+    assert f"Cora from {data_root}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "gnnsafe: the following arguments are required: COMMAND; see gnnsafe --help"),
+        (["dmeo"], "invalid choice: 'dmeo'"),
+        (["demo", "--seeds", "0"], r"argument --seeds: must be a whole number >= 1 \(got '0'\); see gnnsafe demo --help"),
+        (["demo", "--seeds", "two"], r"must be a whole number >= 1 \(got 'two'\)"),
+        (["demo", "--sneeds", "2"], "unrecognized arguments: --sneeds 2"),
+        (["demo", "--data", "/no/where"], r"gnnsafe: 'root' must be a folder \(got '/no/where'\); see --data"),
+        (["demo", "--out", "/dev/null/page.html"], r"gnnsafe: '--out' must be a file that can be written \(got "),
+    ],
+)
+def test_a_mistake_costs_one_line(capsys, arguments, message):
+    assert re.search(message, complaint(capsys, *arguments))
+
+
+def test_errors_while_running_are_one_line_too(capsys, monkeypatch, tmp_path):
+    def diverge(*_, **__):
+        raise TrainingError("training diverged")
+
+    monkeypatch.setattr(cli, "run", diverge)
+    assert complaint(capsys, "demo", "--out", str(tmp_path / "p.html")) == "gnnsafe: training diverged\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_leaves_nothing_behind(capsys, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run", interrupt)
+    assert cli.main(["demo", "--out", str(tmp_path / "p.html")]) == 130
+    assert capsys.readouterr().err.endswith("gnnsafe: interrupted, nothing was written\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["demo", "--help"])
+    text = capsys.readouterr().out
+    for word in ("--data", "--seeds", "--out", "--quick", "GNNSAFE_DATA", "default: 3", "gnnsafe-demo.html"):
+        assert word in text
+
+
+def test_the_console_script_and_version():
+    script = [sys.executable, "-c", "from gnnsafe.cli import main; raise SystemExit(main())", "--version"]
+    result = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert result.stdout == f"gnnsafe {__version__}\n"

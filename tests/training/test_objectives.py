@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, propagate
+from gnnsafe.training import OBJECTIVES
+
+
+def graph(**attributes) -> SimpleNamespace:
+    return SimpleNamespace(x=torch.zeros(2, 1), edge_index=torch.tensor([[0], [1]]), **attributes)
+
+
+# Energies: ID nodes −log 8 and −log 2 (only node 0 is labelled), exposure nodes −log 4 and −log 100 (only 1 counts).
+ID = Outputs(
+    torch.tensor([[math.log(2.0), math.log(6.0)], [0.0, 0.0]]),
+    graph(y=torch.tensor([1, 0]), train_mask=torch.tensor([True, False])),
+)
+EXPOSURE = Outputs(
+    torch.tensor([[math.log(2.0), math.log(2.0)], [math.log(50.0), math.log(50.0)]]),
+    graph(mask=torch.tensor([False, True])),
+)
+
+
+def test_cross_entropy_by_hand():
+    assert CrossEntropy().loss(ID).item() == pytest.approx(-math.log(0.75))
+
+
+def test_energy_margin_by_hand_without_propagation():
+    loss = EnergyMargin(t_in=-3.0, t_out=-1.0, weight=0.1, steps=0).loss(ID, EXPOSURE).item()
+    above = (-math.log(8) + 3.0) ** 2  # an ID node whose energy is above t_in
+    below = (-1.0 + math.log(100)) ** 2  # an exposure node whose energy is below t_out
+    assert loss == pytest.approx(-math.log(0.75) + 0.1 * (above + below), rel=1e-5)
+
+
+def test_energy_margin_by_hand_with_propagation():
+    loss = EnergyMargin(t_in=-3.0, t_out=-1.0, weight=0.1, steps=1, alpha=0.5).loss(ID, EXPOSURE).item()
+    heard = -0.5 * math.log(100) - 0.5 * math.log(4)  # exposure node 1 hears node 0; ID node 0 hears nobody
+    margin = (-math.log(8) + 3.0) ** 2 + (-1.0 - heard) ** 2
+    assert loss == pytest.approx(-math.log(0.75) + 0.1 * margin, rel=1e-5)
+    decayed = EnergyMargin(-3.0, -1.0, 0.1, steps=1, isolated="decay").loss(ID, EXPOSURE).item()
+    margin = (-0.5 * math.log(8) + 3.0) ** 2 + (-1.0 - heard) ** 2
+    assert decayed == pytest.approx(-math.log(0.75) + 0.1 * margin, rel=1e-5)
+
+
+def test_energies_beyond_the_margins_cost_nothing():
+    loss = EnergyMargin(t_in=-1.0, t_out=-9.0, weight=1.0, steps=0).loss(ID, EXPOSURE)
+    assert loss.item() == pytest.approx(CrossEntropy().loss(ID).item())
+
+
+def test_each_mean_is_over_its_own_set(blocks):
+    """One exposure node twice over changes nothing: neither set is cut to the other's length."""
+    blocks.mask = torch.ones(120, dtype=torch.bool)
+    logits = torch.randn(120, 3)
+    once = Outputs(logits[:1], SimpleNamespace(x=torch.zeros(1, 1), edge_index=torch.empty(2, 0, dtype=torch.int64),
+                                               mask=torch.ones(1, dtype=torch.bool)))  # fmt: skip
+    often = Outputs(logits[:1].expand(500, -1), SimpleNamespace(
+        x=torch.zeros(500, 1), edge_index=torch.empty(2, 0, dtype=torch.int64), mask=torch.ones(500, dtype=torch.bool)
+    ))  # fmt: skip
+    objective, outputs = EnergyMargin(-5.0, -0.1, 1.0), Outputs(logits, blocks)
+    torch.testing.assert_close(objective.loss(outputs, often), objective.loss(outputs, once))
+
+
+def test_gradients_flow_through_the_propagation(directed):
+    """An exposure node that counts pulls at the logits of the node it hears."""
+    logits = torch.zeros(5, 2, requires_grad=True)
+    directed.mask = torch.tensor([True, False, False, False, False])  # 0 hears 2
+    quiet = SimpleNamespace(**{**vars(directed), "y": torch.zeros(5, dtype=torch.int64), "train_mask": directed.mask})
+    EnergyMargin(0.0, 5.0, 1.0, steps=1).loss(Outputs(torch.zeros(5, 2), quiet), Outputs(logits, directed)).backward()
+    assert logits.grad[2].abs().sum() > 0
+    assert logits.grad[3].abs().sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weight": -0.1}, r"'weight' must be >= 0 \(got -0.1\)"),
+        ({"t_in": math.nan}, "'t_in' must be a finite number"),
+        ({"t_out": math.inf}, "'t_out' must be a finite number"),
+        ({"steps": -1}, "'steps' must be"),
+        ({"alpha": 2}, "'alpha' must lie in"),
+    ],
+)
+def test_bad_settings(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        EnergyMargin(**{"t_in": -5.0, "t_out": -1.0, "weight": 0.1, **arguments})
+
+
+def test_exposure_missing():
+    with pytest.raises(ValueError, match=r"'exposure' must be given for EnergyMargin\(t_in=-5.0"):
+        EnergyMargin(-5.0, -1.0, 0.1).loss(ID, None)
+
+
+def test_the_table():
+    assert {name: objective.needs_exposure for name, objective in OBJECTIVES.items()} == {
+        "cross-entropy": False,
+        "energy-margin": True,
+    }
+
+
+LOGITS = hnp.arrays(np.float64, (4, 3), elements=st.floats(-8, 8))
+
+
+@given(LOGITS, st.floats(0.01, 10))
+def test_proposition_1_a_step_down_the_cross_entropy_lowers_the_energy(logits, lr):
+    """For every node that is predicted right, by any step: energy is concave in the logits, its slope −(p_y − Σp²)."""
+    z = torch.from_numpy(logits).requires_grad_()
+    y = z.argmax(dim=1)
+    torch.nn.functional.cross_entropy(z, y, reduction="sum").backward()
+    assert (energy((z - lr * z.grad).detach()) <= energy(z.detach()) + 1e-9).all()
+
+
+@given(LOGITS, st.floats(-9, -5), st.floats(-4, -1))
+def test_proposition_3_margins_can_be_met_without_touching_the_softmax(logits, t_in, t_out):
+    """Shift every node's logits by a constant until its energy is at the margin: same predictions, no margin loss."""
+    z = torch.from_numpy(logits)
+
+    def shifted(target: float) -> torch.Tensor:
+        return z + (energy(z) - target)[:, None]
+
+    torch.testing.assert_close(shifted(t_in).softmax(1), z.softmax(1))
+    torch.testing.assert_close(energy(shifted(t_in)), torch.full((4,), t_in, dtype=torch.float64))
+    ring = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    everyone = torch.ones(4, dtype=torch.bool)
+    data = SimpleNamespace(x=torch.zeros(4, 1), edge_index=ring, y=torch.arange(4) % 3, train_mask=everyone, mask=everyone)
+    loss = EnergyMargin(t_in, t_out, 1.0).loss(Outputs(shifted(t_in), data), Outputs(shifted(t_out), data))
+    torch.testing.assert_close(loss, CrossEntropy().loss(Outputs(z, data)))
+    assert torch.allclose(propagate(energy(shifted(t_in)), ring), torch.tensor(t_in, dtype=torch.float64))
