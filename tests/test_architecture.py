@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 import gnnsafe
 from gnnsafe.methods import METHODS

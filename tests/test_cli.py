@@ -70,7 +70,10 @@ def test_seeds_and_data_are_passed_on(capsys, tmp_path, data_root, monkeypatch):
     [
         ([], "gnnsafe: the following arguments are required: COMMAND; see gnnsafe --help"),
         (["dmeo"], "invalid choice: 'dmeo'"),
-        (["demo", "--seeds", "0"], r"argument --seeds: must be a whole number >= 1 \(got '0'\); see gnnsafe demo --help"),
+        (
+            ["demo", "--seeds", "0"],
+            r"argument --seeds: must be a whole number >= 1 \(got '0'\); see gnnsafe demo --help",
+        ),
         (["demo", "--seeds", "two"], r"must be a whole number >= 1 \(got 'two'\)"),
         (["demo", "--sneeds", "2"], "unrecognized arguments: --sneeds 2"),
         (["demo", "--data", "/no/where"], r"gnnsafe: 'root' must be a folder \(got '/no/where'\); see --data"),

@@ -41,9 +41,7 @@ def test_equal_to_scikit_learn_at_size(size, dtype):
     rng = np.random.default_rng(size)
     id_scores = rng.normal(size=size).astype(dtype)
     ood_scores = rng.normal(0.7, 2, size=2 * size + 1).astype(dtype).round(2)
-    np.testing.assert_allclose(
-        detection(id_scores, ood_scores), scikit_learn(id_scores, ood_scores), atol=1e-9, rtol=0
-    )
+    np.testing.assert_allclose(detection(id_scores, ood_scores), scikit_learn(id_scores, ood_scores), atol=1e-9, rtol=0)
 
 
 def test_by_hand():

@@ -159,7 +159,7 @@ EDGES = torch.tensor([[0], [1]])
         (torch.zeros(2), EDGES, {"isolated": "kep"}, r"one of keep, decay \(got 'kep'\); did you mean 'keep'\?"),
         (torch.zeros(2), torch.tensor([[0], [2]]), {}, r"'edge_index' must hold node ids < 2, .*\(got 2\)"),
         (torch.zeros(2), torch.tensor([[-1], [0]]), {}, r"'edge_index' must hold node ids >= 0 \(got -1\)"),
-        (torch.zeros(2), EDGES.T, {}, r"'edge_index' must be an int64 tensor of shape \[2, edges\] \(got .* \[1, 2\]\)"),
+        (torch.zeros(2), EDGES.T, {}, r"'edge_index' must be an int64 tensor of shape \[2, edges\] .* \[1, 2\]"),
         (torch.zeros(2), EDGES.float(), {}, r"'edge_index' must be an int64 .*got torch.float32"),
         (torch.zeros(2), [[0], [1]], {}, r"'edge_index' must be a torch.Tensor \(got list\)"),
         (torch.zeros(2, 1), EDGES, {}, r"'scores' must be .* of shape \[nodes\] \(got torch.float32 \[2, 1\]\)"),

@@ -32,7 +32,9 @@ def test_equal_to_scipy(logits):
     np.testing.assert_allclose(gnnsafe.energy(tensor), -special.logsumexp(logits, axis=1), atol=1e-12)
     np.testing.assert_allclose(gnnsafe.max_softmax(tensor), -special.softmax(logits, axis=1).max(1), atol=1e-12)
     np.testing.assert_allclose(gnnsafe.max_logit(tensor), -logits.max(1))
-    np.testing.assert_allclose(gnnsafe.entropy(tensor), stats.entropy(special.softmax(logits, axis=1), axis=1), atol=1e-9)
+    np.testing.assert_allclose(
+        gnnsafe.entropy(tensor), stats.entropy(special.softmax(logits, axis=1), axis=1), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("score", [gnnsafe.energy, gnnsafe.max_softmax, gnnsafe.max_logit, gnnsafe.entropy])
@@ -60,7 +62,10 @@ def test_huge_logits_do_not_overflow():
 @pytest.mark.parametrize(
     ("logits", "message"),
     [
-        (torch.tensor([[0.0, float("nan")]]), r"'logits' must be finite \(got 1 NaN or infinite of 2.*first at \[0, 1\]"),
+        (
+            torch.tensor([[0.0, float("nan")]]),
+            r"'logits' must be finite \(got 1 NaN or infinite of 2.*first at \[0, 1\]",
+        ),
         (torch.tensor([[0.0], [float("-inf")]]), r"'logits' must be finite .*first at \[1, 0\]"),
         (torch.zeros(3), r"'logits' must be a floating tensor of shape \[nodes, classes\] \(got torch.float32 \[3\]\)"),
         (torch.zeros(3, 0), r"shape \[nodes, classes\] \(got torch.float32 \[3, 0\]\)"),

@@ -32,7 +32,11 @@ def test_each_objective_is_trained_once_and_shared(toy, monkeypatch):
 
     monkeypatch.setattr(module, "train", spy)
     margin = EnergyMargin(-5.0, -1.0, 0.1)
-    plan = [Recipe("MSP", CrossEntropy(), MSP()), Recipe("Energy", CrossEntropy(), Energy()), Recipe("FT", margin, MSP())]
+    plan = [
+        Recipe("MSP", CrossEntropy(), MSP()),
+        Recipe("Energy", CrossEntropy(), Energy()),
+        Recipe("FT", margin, MSP()),
+    ]
     results = run(toy, plan, epochs=7)
     assert trained == [(CrossEntropy(), 7, 3), (margin, 7, 3)]
     assert [result.method for result in results] == ["MSP", "MSP", "Energy", "Energy", "FT", "FT"]  # two OOD graphs

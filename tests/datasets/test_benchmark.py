@@ -31,7 +31,9 @@ def test_real_cora(root, shift):
     assert not data.has_self_loops()
     sums = data.x.sum(dim=1)
     torch.testing.assert_close(sums, torch.ones(2708))  # row-normalised; every paper has a word
-    assert not (data.train_mask & data.val_mask | data.train_mask & data.test_mask | data.val_mask & data.test_mask).any()
+    assert not (
+        data.train_mask & data.val_mask | data.train_mask & data.test_mask | data.val_mask & data.test_mask
+    ).any()
     assert list(benchmark.ood) == [shift]
     assert ("public split" if root else "random split") in benchmark.source
     assert set(graphs(benchmark)) == {"id", "exposure", shift}

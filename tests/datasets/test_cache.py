@@ -95,9 +95,14 @@ def test_replacing_is_all_or_nothing(tmp_path):
     with replacing(path) as part:
         part.write_text("whole")
     assert path.read_text() == "whole"
-    with pytest.raises(KeyboardInterrupt), replacing(path) as part:
-        part.write_text("half")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with replacing(path) as part:
+            part.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert path.read_text() == "whole"
     assert list(path.parent.iterdir()) == [path]
 

@@ -33,9 +33,7 @@ def test_gnnsafe_by_hand():
 def test_gnnsafe_is_propagated_energy(directed):
     logits = torch.randn(5, 3)
     method = GNNSafe(steps=3, alpha=0.2, temperature=2.0, isolated="decay")
-    expected = propagate(
-        energy(logits, temperature=2.0), directed.edge_index, steps=3, alpha=0.2, isolated="decay"
-    )
+    expected = propagate(energy(logits, temperature=2.0), directed.edge_index, steps=3, alpha=0.2, isolated="decay")
     assert torch.equal(method.score(Outputs(logits, directed)), expected)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn.functional import relu
 from torch_geometric.nn import GCNConv
 
 from gnnsafe.models import GCN
@@ -18,7 +18,7 @@ class PyG(nn.Module):
         super().__init__()
         last = len(model.weights) - 1
         self.model, self.convs = model, nn.ModuleList()
-        for k, weight in enumerate(model.weights):
+        for weight in model.weights:
             conv = GCNConv(*weight.shape, bias=False)
             conv.lin.weight = nn.Parameter(weight.detach().T.clone())
             self.convs.append(conv)
@@ -31,7 +31,7 @@ class PyG(nn.Module):
             x = conv(x, edge_index)
             x = x if self.biases[k] is None else x + self.biases[k]
             if k < len(self.convs) - 1:
-                x = F.relu(self.model.norms[k](x) if self.model.norms else x)
+                x = relu(self.model.norms[k](x) if self.model.norms else x)
         return x
 
 
@@ -80,9 +80,7 @@ def test_real_cora_equals_pyg(data_root):
     data = load_benchmark("cora", shift="label", root=data_root).id
     torch.manual_seed(0)
     model = GCN(data.num_features, 64, 7).eval()
-    torch.testing.assert_close(
-        model(data.x, data.edge_index), PyG(model)(data.x, data.edge_index), atol=1e-5, rtol=0
-    )
+    torch.testing.assert_close(model(data.x, data.edge_index), PyG(model)(data.x, data.edge_index), atol=1e-5, rtol=0)
     inputs = convolution_inputs(data.x, data.edge_index)
     assert isinstance(inputs.features, Sparse)
     assert not inputs.aggregated  # 236 k entries in ÂX against 49 k + 13 k apart

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn.functional import cross_entropy, linear
 from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, metrics, train
@@ -44,7 +44,7 @@ def test_the_best_epoch_by_validation_is_restored(blocks):
     assert history.best_epoch == min(range(40), key=history.val_loss.__getitem__)
     assert history.best_epoch < 39  # else this test shows nothing
     logits = Outputs.of(model, blocks).logits
-    restored = F.cross_entropy(logits[blocks.val_mask], blocks.y[blocks.val_mask]).item()
+    restored = cross_entropy(logits[blocks.val_mask], blocks.y[blocks.val_mask]).item()
     assert restored == pytest.approx(history.val_loss[history.best_epoch], rel=1e-5)
 
 
@@ -105,7 +105,7 @@ def test_a_reference_loop_gives_the_same_weights(blocks, exposure):
         plain.eval()
         with torch.no_grad():
             logits = plain(blocks.x, blocks.edge_index)
-        val_loss = F.cross_entropy(logits[blocks.val_mask], blocks.y[blocks.val_mask]).item()
+        val_loss = cross_entropy(logits[blocks.val_mask], blocks.y[blocks.val_mask]).item()
         if val_loss < best_loss:
             best, best_loss = weights(plain), val_loss
     for name, value in weights(fast).items():
@@ -123,7 +123,7 @@ def test_an_objective_without_exposure_never_sees_it(blocks, exposure):
 def test_only_exposure_nodes_in_the_mask_count(blocks, exposure):
     exposure.edge_index = torch.empty(2, 0, dtype=torch.int64)
     objective, model = EnergyMargin(-5.0, -1.0, 1.0), nn.Linear(8, 3)
-    model.forward = lambda x, edge_index: F.linear(x, model.weight, model.bias)
+    model.forward = lambda x, edge_index: linear(x, model.weight, model.bias)
     first = train(model, blocks, objective=objective, exposure=exposure, epochs=3)
     exposure.x = exposure.x.where(exposure.mask[:, None], 100.0)
     assert train(model, blocks, objective=objective, exposure=exposure, epochs=3).loss == first.loss

@@ -129,7 +129,9 @@ def test_proposition_3_margins_can_be_met_without_touching_the_softmax(logits, t
     torch.testing.assert_close(energy(shifted(t_in)), torch.full((4,), t_in, dtype=torch.float64))
     ring = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
     everyone = torch.ones(4, dtype=torch.bool)
-    data = SimpleNamespace(x=torch.zeros(4, 1), edge_index=ring, y=torch.arange(4) % 3, train_mask=everyone, mask=everyone)
+    data = SimpleNamespace(
+        x=torch.zeros(4, 1), edge_index=ring, y=torch.arange(4) % 3, train_mask=everyone, mask=everyone
+    )
     loss = EnergyMargin(t_in, t_out, 1.0).loss(Outputs(shifted(t_in), data), Outputs(shifted(t_out), data))
     torch.testing.assert_close(loss, CrossEntropy().loss(Outputs(z, data)))
     assert torch.allclose(propagate(energy(shifted(t_in)), ring), torch.tensor(t_in, dtype=torch.float64))

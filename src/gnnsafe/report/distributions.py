@@ -11,7 +11,7 @@ from gnnsafe.bench.run import Result
 from gnnsafe.errors import MissingExtraError
 from gnnsafe.metrics import threshold
 
-__all__ = ["altair", "distributions"]
+__all__ = ["altair", "distributions", "offline_chart"]
 
 COLOURS = {"ID": "#3b76af", "OOD": "#e1812c"}
 BINS = 60
@@ -35,6 +35,15 @@ def distributions(results: Sequence[Result], methods: Sequence[str] = ("Energy",
     panels = [_panel(first[shift, method]) for shift in shifts for method in methods]
     chart = alt.concat(*panels, columns=len(methods)).configure_view(stroke=None).configure_axis(grid=False)
     return chart.configure_legend(orient="top", labelFontSize=13)
+
+
+def offline_chart(chart: Any) -> tuple[str, str]:
+    """The JavaScript library that draws the chart and the chart's specification, both fit for a <script>."""
+    import vl_convert
+
+    version = ".".join(altair().SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    bundle: Any = vl_convert.javascript_bundle  # its stub asks for a snippet that it does not need
+    return bundle(vl_version=version), chart.to_json(indent=None).replace("</", "<\\/")
 
 
 def _panel(result: Result) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnsafe.bench.run import Result, summaries
 from gnnsafe.files import replacing
-from gnnsafe.report.distributions import distributions
+from gnnsafe.report.distributions import distributions, offline_chart
 from gnnsafe.report.table import COLUMNS, rows
 
 __all__ = ["write_page"]
@@ -26,10 +26,10 @@ tr td:first-child { font-weight: 600 } figure { margin: 0; overflow-x: auto }
 
 def write_page(path: Path, results: Sequence[Result], *, title: str, lead: str, notes: Sequence[str]) -> None:
     """Write the table and the distributions to `path`, whole or not at all."""
-    chart = distributions(results).to_html(inline=True, fullhtml=False, embed_options={"actions": False})
+    library, chart = offline_chart(distributions(results))
     page = f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(title)}</title><style>{STYLE}</style></head><body>
+<title>{escape(title)}</title><style>{STYLE}</style><script>{library}</script></head><body>
 <h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>
 <h2>How well each method tells OOD from ID nodes</h2>
 {_table(results)}
@@ -38,7 +38,8 @@ def write_page(path: Path, results: Sequence[Result], *, title: str, lead: str, 
 <p>One panel per shift and method, first seed. The dashed line is the threshold that accepts 95 % of ID nodes: orange to
 the left of it is missed (FPR95), blue to the right of it is a false alarm. Outermost bars hold the 1 % of nodes beyond
 them.</p>
-<figure>{chart}</figure>
+<figure id="distributions"></figure>
+<script>vegaEmbed("#distributions", {chart}, {{"actions": false}})</script>
 </body></html>
 """
     with replacing(path) as part:
