@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from gnnsafe import __version__, cli
+from gnnsafe.bench.study import Cell
 from gnnsafe.errors import TrainingError
 
 
@@ -48,21 +49,20 @@ def test_quick_demo(capsys, tmp_path):
 
 
 def test_out_may_be_a_folder(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "run", lambda *_, **__: [])
+    monkeypatch.setattr(cli, "study", lambda cells: [("here", [])])
     monkeypatch.setattr(cli, "write_page", lambda path, *_, **__: path.write_text("page"))
     assert cli.main(["demo", "--quick", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "gnnsafe-demo.html").read_text() == "page"
 
 
-def test_seeds_and_data_are_passed_on(capsys, tmp_path, data_root, monkeypatch):
+def test_seeds_and_data_are_passed_on(capsys, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "run", lambda benchmark, _, *, epochs: seen.append((benchmark, epochs)) or [])
+    monkeypatch.setattr(cli, "study", lambda cells: seen.extend(cells) or [("here", [])])
     monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
-    cli.main(["demo", "--seeds", "2", "--data", str(data_root), "--out", str(tmp_path / "page.html")])
-    assert [(b.shift, b.seed, epochs) for b, epochs in seen] == [
-        (shift, seed, 200) for shift in ("structure", "feature", "label") for seed in (0, 1)
-    ]
-    assert f"Cora from {data_root}" in capsys.readouterr().out
+    cli.main(["demo", "--seeds", "2", "--data", "my/data", "--out", str(tmp_path / "page.html")])
+    shifts = ("structure", "feature", "label")
+    assert seen == [Cell("cora", shift, seed, "my/data", 200) for shift in shifts for seed in (0, 1)]
+    assert capsys.readouterr().out.startswith("Cora from here. GCN, 200 epochs, mean ± std of 2 seeds.")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_errors_while_running_are_one_line_too(capsys, monkeypatch, tmp_path):
     def diverge(*_, **__):
         raise TrainingError("training diverged")
 
-    monkeypatch.setattr(cli, "run", diverge)
+    monkeypatch.setattr(cli, "study", diverge)
     assert complaint(capsys, "demo", "--out", str(tmp_path / "p.html")) == "gnnsafe: training diverged\n"
     assert not list(tmp_path.iterdir())
 
@@ -97,7 +97,7 @@ def test_ctrl_c_leaves_nothing_behind(capsys, monkeypatch, tmp_path):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run", interrupt)
+    monkeypatch.setattr(cli, "study", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path / "p.html")]) == 130
     assert capsys.readouterr().err.endswith("gnnsafe: interrupted, nothing was written\n")
     assert not list(tmp_path.iterdir())

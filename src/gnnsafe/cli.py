@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from gnnsafe import __version__
-from gnnsafe.bench.paper import recipes
-from gnnsafe.bench.run import Result, run, summaries
-from gnnsafe.datasets import SHIFTS, load_benchmark
+from gnnsafe.bench.run import Result, summaries
+from gnnsafe.bench.study import Cell, study
+from gnnsafe.datasets import SHIFTS
 from gnnsafe.errors import GnnsafeError
 from gnnsafe.files import check_writable
 from gnnsafe.report.distributions import altair
@@ -91,17 +91,13 @@ def _demo(arguments: argparse.Namespace) -> None:
     altair()
     check_writable("--out", out)
     seeds, epochs = (1, 50) if arguments.quick else (arguments.seeds, 200)
+    cells = [Cell("cora", shift, seed, arguments.data, epochs) for shift in SHIFTS for seed in range(seeds)]
     results: list[Result] = []
-    source = ""
     with _progress() as progress:
-        task = progress.add_task("Cora", total=len(SHIFTS) * seeds)
-        for shift in SHIFTS:
-            for seed in range(seeds):
-                progress.update(task, description=f"Cora, {shift} shift, seed {seed}")
-                benchmark = load_benchmark("cora", shift=shift, seed=seed, root=arguments.data)
-                results += run(benchmark, recipes("cora", shift), epochs=epochs)
-                source = benchmark.source
-                progress.advance(task)
+        task = progress.add_task("Training on Cora under three shifts", total=len(cells))
+        for source, cell_results in study(cells):  # noqa: B007 - the same for all cells
+            results += cell_results
+            progress.advance(task)
     notes = (*DEMO_NOTES, *([QUICK_NOTE] if arguments.quick else []))
     seeds_text = "1 seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
     lead = f"Cora from {source}. GCN, {epochs} epochs, {seeds_text}."
