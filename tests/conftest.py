@@ -72,7 +72,7 @@ def block_graph(num_nodes: int = 120, num_classes: int = 3, seed: int = 0) -> Da
     edges = torch.triu(close, diagonal=1).nonzero().T
     order = torch.randperm(num_nodes, generator=generator)
     masks = {}
-    for name, ids in zip(("train_mask", "val_mask", "test_mask"), order.chunk(3), strict=True):
+    for name, ids in zip(("train_mask", "val_mask", "test_mask"), order.split([30, 40, 50]), strict=True):
         masks[name] = torch.zeros(num_nodes, dtype=torch.bool)
         masks[name][ids] = True
     return Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1), y=y, **masks)

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -103,11 +107,34 @@ def test_ctrl_c_leaves_nothing_behind(capsys, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_ctrl_c_while_processes_work_prints_one_line(tmp_path):
+    """The real thing: a signal to the whole group, as a terminal sends it, while workers are starting."""
+    script = Path(sys.executable).with_name("gnnsafe")
+    process = subprocess.Popen(
+        [script, "demo", "--out", str(tmp_path / "p.html")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    time.sleep(6)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "gnnsafe: interrupted, nothing was written\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_is_not_markup(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "study", lambda cells: [("[old]/:bug:", [])])
+    monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
+    assert cli.main(["demo", "--out", str(tmp_path / "[/x].html")]) == 0
+    text = capsys.readouterr().out
+    assert "Cora from [old]/:bug:." in text
+    assert text.endswith("[/x].html\n")
+
+
 def test_help_teaches(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["demo", "--help"])
     text = capsys.readouterr().out
-    for word in ("--data", "--seeds", "--out", "--quick", "GNNSAFE_DATA", "default: 3", "gnnsafe-demo.html"):
+    for word in ("--data", "--seeds", "--out", "--quick", "GNNSAFE_DATA", "default: 3; quick: 1", "gnnsafe-demo.html"):
         assert word in text
 
 

@@ -32,6 +32,24 @@ def test_default_method_and_repr():
     assert repr(Detector(nn.Identity(), MSP())) == "Detector(Identity, MSP())"
 
 
+def test_a_method_by_its_name():
+    assert Detector(nn.Identity(), "msp").method == MSP()
+    with pytest.raises(ValueError, match=r"'method' must be one of msp, energy, gnnsafe .*did you mean 'gnnsafe'\?"):
+        Detector(nn.Identity(), "gnnsaf")
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "message"),
+    [
+        (nn.Identity(), GNNSafe, r"'method' must be a method such as GNNSafe\(\)"),
+        (lambda x: x, None, r"'model' must be a torch.nn.Module \(got function\)"),
+    ],
+)
+def test_what_is_no_model_and_no_method(model, method, message):
+    with pytest.raises(ValueError, match=message):
+        Detector(model, method)
+
+
 def test_not_fitted(blocks):
     with pytest.raises(NotFittedError, match=r"Detector\(Identity, MSP\(\)\) is not fitted; call fit\(data\)"):
         Detector(nn.Identity(), MSP()).score(blocks)

@@ -79,6 +79,8 @@ def test_tensors_arrays_and_lists_are_the_same():
         ([[1.0]], [1.0], r"'id_scores' must be one score per node, of shape \[nodes\] \(got \[1, 1\]\)"),
         ([True], [1.0], r"'id_scores' must be real numbers \(got bool\)"),
         (["a"], [1.0], r"'id_scores' must be real numbers"),
+        ([[1.0], [1.0, 2.0]], [1.0], r"'id_scores' must be one score per node"),
+        (torch.ones(3).to_sparse(), [1.0], r"'id_scores' must be dense"),
     ],
 )
 def test_bad_scores(id_scores, ood_scores, message):
@@ -102,6 +104,16 @@ def test_threshold_is_where_fpr95_is_read():
 def test_bad_recall():
     with pytest.raises(ValueError, match=r"'recall' must lie in \(0, 1\] \(got 0\)"):
         threshold([1.0], recall=0)
+
+
+def test_bfloat16_scores():
+    assert detection(torch.tensor([0.0], dtype=torch.bfloat16), torch.tensor([1.0], dtype=torch.bfloat16)).auroc == 1.0
+
+
+@pytest.mark.parametrize("y", [torch.zeros(4, 1, dtype=torch.int64), torch.zeros(3, dtype=torch.int64), torch.eye(4)])
+def test_accuracy_refuses_labels_that_would_broadcast(y):
+    with pytest.raises(ValueError, match=r"'y' must be an int64 tensor of shape \[4\]"):
+        accuracy(torch.rand(4, 2), y, torch.ones(4, dtype=torch.bool))
 
 
 def test_accuracy_counts_masked_nodes_only():

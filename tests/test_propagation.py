@@ -138,6 +138,12 @@ def test_int32_edges_give_the_same(directed):
     assert torch.equal(propagate(scores, directed.edge_index.int()), propagate(scores, directed.edge_index))
 
 
+def test_numpys_numbers_are_numbers(directed):
+    scores = torch.randn(5)
+    result = propagate(scores, directed.edge_index, steps=np.int64(3), alpha=np.float32(0.5))
+    assert torch.equal(result, propagate(scores, directed.edge_index, steps=3, alpha=0.5))
+
+
 def test_inputs_are_left_alone(directed):
     scores, edges = torch.randn(5), directed.edge_index.clone()
     before = scores.clone()
@@ -156,11 +162,14 @@ EDGES = torch.tensor([[0], [1]])
         (torch.zeros(2), EDGES, {"alpha": float("nan")}, r"'alpha' must lie in \[0, 1\]"),
         (torch.zeros(2), EDGES, {"steps": -1}, r"'steps' must be a whole number >= 0 \(got -1\)"),
         (torch.zeros(2), EDGES, {"steps": 1.5}, r"'steps' must be a whole number"),
+        (torch.zeros(2), EDGES, {"steps": True}, r"'steps' must be a whole number"),
+        (torch.zeros(2), EDGES, {"alpha": "half"}, r"'alpha' must lie in"),
+        (torch.zeros(2), EDGES.to_sparse(), {}, r"'edge_index' must be dense \(got torch.sparse_coo\)"),
         (torch.zeros(2), EDGES, {"isolated": "kep"}, r"one of keep, decay \(got 'kep'\); did you mean 'keep'\?"),
         (torch.zeros(2), torch.tensor([[0], [2]]), {}, r"'edge_index' must hold node ids < 2, .*\(got 2\)"),
         (torch.zeros(2), torch.tensor([[-1], [0]]), {}, r"'edge_index' must hold node ids >= 0 \(got -1\)"),
-        (torch.zeros(2), EDGES.T, {}, r"'edge_index' must be an int64 tensor of shape \[2, edges\] .* \[1, 2\]"),
-        (torch.zeros(2), EDGES.float(), {}, r"'edge_index' must be an int64 .*got torch.float32"),
+        (torch.zeros(2), EDGES.T, {}, r"'edge_index' must be an int64 or int32 .* shape \[2, edges\] .* \[1, 2\]"),
+        (torch.zeros(2), EDGES.float(), {}, r"'edge_index' must be an int64 or int32 .*got torch.float32"),
         (torch.zeros(2), [[0], [1]], {}, r"'edge_index' must be a torch.Tensor \(got list\)"),
         (torch.zeros(2, 1), EDGES, {}, r"'scores' must be .* of shape \[nodes\] \(got torch.float32 \[2, 1\]\)"),
         (torch.zeros(2, dtype=torch.int64), EDGES, {}, r"'scores' must be a float32 or float64"),

@@ -78,7 +78,7 @@ def test_bad_logits(score, logits, message):
         score(logits)
 
 
-@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), "1", None, True])
 def test_bad_temperature(temperature):
     with pytest.raises(ValueError, match="'temperature' must be > 0"):
         scores.energy(torch.zeros(1, 2), temperature=temperature)

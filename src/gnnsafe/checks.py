@@ -7,14 +7,37 @@ from torch import Tensor
 
 from gnnsafe.errors import InputError, require
 
-__all__ = ["check_edge_index", "check_finite", "check_logits", "check_mask", "check_scores", "check_tensor"]
+__all__ = [
+    "check_edge_index",
+    "check_features",
+    "check_finite",
+    "check_labels",
+    "check_logits",
+    "check_mask",
+    "check_scores",
+    "check_tensor",
+]
 
 
-def check_tensor(name: str, value: object) -> Tensor:
-    """`value`, once it is known to be a tensor."""
+def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
+    """`value`, once it is known to be a tensor: dense, or of one of the `layouts`."""
     if not isinstance(value, Tensor):
         raise InputError(f"'{name}' must be a torch.Tensor (got {type(value).__name__})")
+    known = layouts or (torch.strided,)
+    kinds = " or ".join("dense" if layout == torch.strided else str(layout) for layout in known)
+    require(value.layout in known, name, f"be {kinds}", value.layout)
     return value
+
+
+def check_features(x: object) -> Tensor:
+    """`x`, once it is known to be floating, [nodes, features], dense or CSR, with a node in it, and finite."""
+    x = check_tensor("x", x, torch.strided, torch.sparse_csr)
+    require(
+        x.dim() == 2 and x.shape[0] > 0 and x.is_floating_point(),
+        "x", "be a floating tensor of shape [nodes, features]", f"{x.dtype} {list(x.shape)}",
+    )  # fmt: skip
+    check_finite("x", x)
+    return x
 
 
 def check_finite(name: str, tensor: Tensor) -> None:
@@ -43,13 +66,12 @@ def check_logits(logits: Tensor) -> None:
     check_finite("logits", logits)
 
 
-def check_scores(scores: Tensor, num_nodes: int | None = None) -> None:
+def check_scores(scores: Tensor) -> None:
     """Scores are floating, one per node, and finite."""
     check_tensor("scores", scores)
-    nodes = "nodes" if num_nodes is None else num_nodes
     require(
-        scores.dtype in (torch.float32, torch.float64) and list(scores.shape) == [num_nodes or scores.numel()],
-        "scores", f"be a float32 or float64 tensor of shape [{nodes}]", f"{scores.dtype} {list(scores.shape)}",
+        scores.dtype in (torch.float32, torch.float64) and scores.dim() == 1,
+        "scores", "be a float32 or float64 tensor of shape [nodes]", f"{scores.dtype} {list(scores.shape)}",
     )  # fmt: skip
     check_finite("scores", scores)
 
@@ -60,12 +82,22 @@ def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
     integer = edge_index.dtype in (torch.int64, torch.int32)
     require(
         edge_index.dim() == 2 and edge_index.shape[0] == 2 and integer,
-        "edge_index", "be an int64 tensor of shape [2, edges]", f"{edge_index.dtype} {list(edge_index.shape)}",
+        "edge_index", "be an int64 or int32 tensor of shape [2, edges]", f"{edge_index.dtype} {list(edge_index.shape)}",
     )  # fmt: skip
     if edge_index.numel():
         low, high = (int(end) for end in torch.aminmax(edge_index))
         require(low >= 0, "edge_index", "hold node ids >= 0", low)
         require(high < num_nodes, "edge_index", f"hold node ids < {num_nodes}, the number of nodes", high)
+
+
+def check_labels(name: str, y: object, num_nodes: int) -> Tensor:
+    """`y`, once it is known to be one int64 class per node."""
+    y = check_tensor(name, y)
+    require(
+        y.shape == (num_nodes,) and y.dtype == torch.int64,
+        name, f"be an int64 tensor of shape [{num_nodes}]", f"{y.dtype} {list(y.shape)}",
+    )  # fmt: skip
+    return y
 
 
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:

@@ -16,7 +16,7 @@ from gnnsafe.bench.run import Result, summaries
 from gnnsafe.bench.study import Cell, study
 from gnnsafe.datasets import SHIFTS
 from gnnsafe.errors import GnnsafeError
-from gnnsafe.files import check_writable
+from gnnsafe.files import writable
 from gnnsafe.report.distributions import altair
 from gnnsafe.report.page import write_page
 from gnnsafe.report.table import terminal_table
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         arguments.command(arguments)
-    except GnnsafeError as error:
+    except (GnnsafeError, OSError) as error:
         print(f"gnnsafe: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -67,16 +67,17 @@ def _parser() -> argparse.ArgumentParser:
         description="Trains the paper's GCN on real Cora; MSP, Energy, GNNSafe and GNNSafe++ then tell its test nodes "
         "from those of a graph with redrawn edges (structure), blended features (feature) or left-out classes (label). "
         "Prints a table and writes a page with the energy distributions. Takes about half a minute.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     demo.add_argument(
         "--data", metavar="FOLDER", help="folder with PyG's Planetoid/Cora/raw (default: $GNNSAFE_DATA, then the Cora "
-        "carried by the package graphdatascience, then PyG's download)", default=argparse.SUPPRESS,
+        "carried by the package graphdatascience, then PyG's download)",
     )  # fmt: skip
-    demo.add_argument("--seeds", metavar="N", type=_positive, default=3, help="how many seeds to average over")
-    demo.add_argument("--out", metavar="FILE", type=Path, default=Path(DEMO_FILE), help="where to write the page")
+    demo.add_argument("--seeds", metavar="N", type=_positive, help="how many to average over (default: 3; quick: 1)")
+    demo.add_argument(
+        "--out", metavar="FILE", type=Path, default=DEMO_FILE, help=f"where to write the page (default: {DEMO_FILE})"
+    )
     demo.add_argument("--quick", action="store_true", help="one seed and 50 epochs, for a first look in seconds")
-    demo.set_defaults(command=_demo, data=None)
+    demo.set_defaults(command=_demo)
     return parser
 
 
@@ -87,10 +88,10 @@ def _positive(text: str) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> None:
-    out = arguments.out / DEMO_FILE if arguments.out.is_dir() else arguments.out
     altair()
-    check_writable("--out", out)
-    seeds, epochs = (1, 50) if arguments.quick else (arguments.seeds, 200)
+    out = writable("--out", arguments.out, file=DEMO_FILE)
+    seeds = arguments.seeds or (1 if arguments.quick else 3)
+    epochs = 50 if arguments.quick else 200
     cells = [Cell("cora", shift, seed, arguments.data, epochs) for shift in SHIFTS for seed in range(seeds)]
     results: list[Result] = []
     with _progress() as progress:
@@ -101,7 +102,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     notes = (*DEMO_NOTES, *([QUICK_NOTE] if arguments.quick else []))
     seeds_text = "1 seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
     lead = f"Cora from {source}. GCN, {epochs} epochs, {seeds_text}."
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)  # a path is not markup
     console.print(lead, soft_wrap=True)
     console.print(terminal_table(summaries(results)))
     console.print(*notes, sep="\n", soft_wrap=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral, Real
 
 __all__ = [
     "DataNotFoundError",
@@ -22,8 +23,10 @@ __all__ = [
     "NotFittedError",
     "TrainingError",
     "UnknownNameError",
+    "is_number",
     "require",
     "require_known",
+    "require_whole",
 ]
 
 
@@ -64,6 +67,22 @@ def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") ->
     """
     if not holds:
         raise InputError(f"'{name}' must {rule} (got {got})" + (f"; {remedy}" if remedy else ""))
+
+
+def require_whole(name: str, value: object, least: int) -> None:
+    """Raise an `InputError` unless `value` is a whole number (Python's or numpy's, not a bool) of at least `least`.
+
+    >>> require_whole("steps", -1, 0)
+    Traceback (most recent call last):
+    gnnsafe.errors.InputError: 'steps' must be a whole number >= 0 (got -1)
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    require(whole and value >= least, name, f"be a whole number >= {least}", repr(value))  # type: ignore[operator]
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a real number (Python's or numpy's, not a bool), so that it can be compared."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def require_known(name: str, value: object, known: Iterable[str]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnsafe.checks import check_logits, check_mask
-from gnnsafe.errors import InputError, require
+from gnnsafe.checks import check_labels, check_logits, check_mask, check_tensor
+from gnnsafe.errors import InputError, is_number, require
 
 __all__ = ["Detection", "accuracy", "detection", "threshold"]
 
@@ -61,7 +62,7 @@ def threshold(id_scores: Any, *, recall: float = 0.95) -> float:
     >>> threshold([3.0, 1.0, 2.0, 4.0], recall=0.75)
     3.0
     """
-    require(0 < recall <= 1, "recall", "lie in (0, 1]", recall)
+    require(is_number(recall) and 0 < recall <= 1, "recall", "lie in (0, 1]", recall)
     ordered = np.sort(_values("id_scores", id_scores))
     counts = np.arange(1, len(ordered) + 1)
     return float(ordered[np.argmax(counts / len(ordered) >= recall)])
@@ -70,18 +71,25 @@ def threshold(id_scores: Any, *, recall: float = 0.95) -> float:
 def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     """Share of the masked nodes whose largest logit is at their label.
 
-    >>> import torch
     >>> logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [5.0, 0.0]])
     >>> accuracy(logits, torch.tensor([0, 1, 1]), torch.tensor([True, False, True]))
     0.5
     """
     check_logits(logits)
-    mask = check_mask("mask", mask, len(logits))
+    check_labels("y", y, len(logits))
+    check_mask("mask", mask, len(logits))
     return float((logits[mask].argmax(dim=-1) == y[mask]).float().mean())
 
 
 def _values(name: str, scores: Any) -> NDArray[np.floating[Any]]:
-    values = scores.detach().cpu().numpy() if isinstance(scores, Tensor) else np.asarray(scores)
+    if isinstance(scores, Tensor):
+        tensor = check_tensor(name, scores).detach().cpu()
+        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()  # numpy has no bfloat16
+    else:
+        try:
+            values = np.asarray(scores)
+        except ValueError as error:
+            raise InputError(f"'{name}' must be one score per node, of shape [nodes] (got {error})") from error
     require(values.ndim == 1, name, "be one score per node, of shape [nodes]", list(values.shape))
     require(values.size > 0, name, "hold at least one score", "none")
     if not (np.issubdtype(values.dtype, np.floating) or np.issubdtype(values.dtype, np.integer)):

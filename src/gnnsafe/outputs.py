@@ -29,7 +29,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outputs:
     """Logits [nodes, classes] of a model, and the graph that it read."""
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_scores, check_tensor
-from gnnsafe.errors import require, require_known
+from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.sparse import Isolated, mean_matrix
 
 __all__ = ["check_propagation", "propagate"]
@@ -14,8 +14,8 @@ __all__ = ["check_propagation", "propagate"]
 
 def check_propagation(steps: int, alpha: float, isolated: str) -> None:
     """The rules for propagation's three settings."""
-    require(isinstance(steps, int) and steps >= 0, "steps", "be a whole number >= 0", steps)
-    require(0 <= alpha <= 1, "alpha", "lie in [0, 1]", alpha)
+    require_whole("steps", steps, 0)
+    require(is_number(alpha) and 0 <= alpha <= 1, "alpha", "lie in [0, 1]", alpha)
     require_known("isolated", isolated, ("keep", "decay"))
 
 

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_logits
-from gnnsafe.errors import require
+from gnnsafe.errors import is_number, require
 
 __all__ = ["check_temperature", "energy", "entropy", "max_logit", "max_softmax"]
 
 
 def check_temperature(temperature: float) -> None:
     """A temperature is a positive number."""
-    require(0 < temperature < float("inf"), "temperature", "be > 0", temperature)
+    require(is_number(temperature) and 0 < temperature < float("inf"), "temperature", "be > 0", temperature)
 
 
 def energy(logits: Tensor, *, temperature: float = 1.0) -> Tensor:

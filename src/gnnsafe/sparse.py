@@ -46,11 +46,6 @@ class Sparse:
             self.T = Sparse.__new__(Sparse)
             self.T.csr, self.T.T = _torch_csr(transpose), self
 
-    @property
-    def nnz(self) -> int:
-        """How many entries are stored."""
-        return int(self.csr.values().numel())
-
     def __matmul__(self, dense: Tensor) -> Tensor:
         product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
         return product

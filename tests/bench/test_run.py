@@ -3,14 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnsafe import CrossEntropy, EnergyMargin, load_benchmark
+from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, train
 from gnnsafe.bench import run as module
 from gnnsafe.bench.paper import recipes
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import Result, run, summaries
 from gnnsafe.datasets import SHIFTS, Benchmark
 from gnnsafe.methods import MSP, Energy
-from gnnsafe.metrics import Detection
+from gnnsafe.metrics import Detection, accuracy, detection
+from gnnsafe.models import GCN
 
 
 @pytest.fixture
@@ -48,7 +49,28 @@ def test_scores_are_of_test_nodes_and_of_the_nodes_that_count(toy):
     assert len(result.ood_scores) == int(toy.exposure.mask.sum())
     assert len(other.ood_scores) == int(toy.id.val_mask.sum())
     assert result.detection != other.detection
+    model = GCN(8, 64, 3)
+    train(model, toy.id, objective=CrossEntropy(), epochs=2, seed=3)
+    outputs = Outputs.of(model, toy.id)
+    inside = MSP().score(outputs)[toy.id.test_mask]
+    outside = MSP().score(Outputs.of(model, toy.exposure))[toy.exposure.mask]
+    np.testing.assert_array_equal(result.id_scores, inside)
+    np.testing.assert_array_equal(result.ood_scores, outside)
+    assert result.detection == detection(inside, outside)
+    assert result.accuracy == accuracy(outputs.logits, toy.id.y, toy.id.test_mask)
     assert (result.dataset, result.shift, result.seed) == ("cora", "feature", 3)
+
+
+def test_methods_are_fitted_on_training_nodes(toy):
+    seen = []
+
+    class Spy(MSP):
+        def fit(self, outputs, y, mask):
+            seen.append((y, mask))
+            return self
+
+    run(toy, [Recipe("spy", CrossEntropy(), Spy())], epochs=1)
+    assert seen == [(toy.id.y, toy.id.train_mask)]
 
 
 def result(seed: int, auroc: float, method: str = "MSP") -> Result:

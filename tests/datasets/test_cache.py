@@ -7,7 +7,6 @@ import torch
 from torch_geometric.data import Data
 
 from gnnsafe.datasets.cache import cache_folder, cached_graph
-from gnnsafe.files import check_writable, replacing
 
 
 @pytest.fixture
@@ -88,30 +87,3 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     for unset in ("", "relative/path"):  # the specification: a relative path is to be ignored
         monkeypatch.setenv("XDG_CACHE_HOME", unset)
         assert cache_folder() == Path.home() / ".cache" / "gnnsafe"
-
-
-def test_replacing_is_all_or_nothing(tmp_path):
-    path = tmp_path / "new" / "file.txt"
-    with replacing(path) as part:
-        part.write_text("whole")
-    assert path.read_text() == "whole"
-
-    def interrupted() -> None:
-        with replacing(path) as part:
-            part.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_text() == "whole"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_check_writable(tmp_path):
-    check_writable("--out", tmp_path / "not" / "yet" / "there.html")
-    assert not (tmp_path / "not").exists()
-    with pytest.raises(ValueError, match=r"'--out' must be a file that can be written \(got '.*': it is a folder\)"):
-        check_writable("--out", tmp_path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"'--out' must be a file that can be written .*Not a directory"):
-        check_writable("--out", tmp_path / "file" / "page.html")

@@ -116,7 +116,9 @@ def test_feature_blends_two_nodes(data):
     assert set((graph.x > 0).sum(dim=1).tolist()) <= {1, 2}  # at most two nodes each
     weights = graph.x.max(dim=1).values
     assert weights.min() >= 0.5
-    assert weights.std() > 0.05  # one weight per node
+    blended = weights[(graph.x > 0).sum(dim=1) == 2]
+    assert blended.mean().item() == pytest.approx(0.75, abs=0.05)  # the larger of w and 1 − w, w ~ U(0, 1)
+    assert blended.std().item() == pytest.approx(0.25 / 3**0.5, abs=0.03)
     assert (graph.x.sum(dim=0) == 0).any()  # drawn with replacement
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from gnnsafe import Detector, Outputs
+from gnnsafe.errors import NotFittedError
 from gnnsafe.methods import METHODS, Method
 
 everyone = pytest.mark.parametrize("name", METHODS)
@@ -116,6 +117,14 @@ def test_fit_returns_the_method_and_checks_the_mask(name, planted):
     for bad in (torch.zeros(80, dtype=torch.bool), torch.arange(80), torch.ones(3, dtype=torch.bool)):
         with pytest.raises(ValueError, match="'mask' must"):
             method.fit(outputs, planted.y, bad)
+    with pytest.raises(ValueError, match="'y' must"):
+        method.fit(outputs, None, planted.train_mask)
+
+
+@everyone
+def test_a_detector_that_was_not_fitted_says_so(name, planted):
+    with pytest.raises(NotFittedError, match="is not fitted; call fit"):
+        Detector(Planted(), METHODS[name]()).score(planted)
 
 
 @everyone

@@ -49,6 +49,23 @@ def test_stages_are_the_forward(name, directed, training):
     torch.testing.assert_close(stages.tail(stages.stem(inputs), inputs), model(directed.x, directed.edge_index))
 
 
+@everyone
+def test_another_forward_is_not_passed_over(name):
+    plain = MODELS[name](6, 8, 3)
+    assert staged(plain) is plain
+
+    class Louder(MODELS[name]):
+        def forward(self, x, edge_index):
+            return 2 * super().forward(x, edge_index)
+
+    assert isinstance(staged(Louder(6, 8, 3)), Whole)
+    plain.forward = lambda x, edge_index: x
+    assert isinstance(staged(plain), Whole)
+    hooked = MODELS[name](6, 8, 3)
+    hooked.register_forward_hook(lambda *_: None)
+    assert isinstance(staged(hooked), Whole)
+
+
 def test_a_model_without_stages_is_all_tail(directed):
     model = torch.nn.Module()
     model.forward = lambda x, edge_index: x * len(edge_index[0])

@@ -118,6 +118,18 @@ class TestTheOrderOfProducts:
         torch.testing.assert_close(model(x, edges), PyG(model)(x, edges), atol=1e-5, rtol=0)
 
 
+def test_the_order_is_chosen_by_the_count_of_all_rows_not_of_the_sample():
+    """3,000 nodes, of which 1,000 are looked at: ÂX has 3 entries a row against 1 + 3 apart, so it is aggregated."""
+    x = torch.zeros(3000, 6000)
+    x[torch.arange(3000), torch.arange(3000)] = 1.0
+    ring = torch.arange(3000)
+    edges = torch.stack([torch.cat([ring, ring]), torch.cat([ring.roll(1), ring.roll(-1)])])
+    assert convolution_inputs(x, edges).aggregated
+    x[torch.arange(3000), torch.arange(3000) + 3000] = 1.0
+    x[torch.arange(3000), (torch.arange(3000) + 1500) % 3000] = 1.0  # 9 entries a row against 3 + 3
+    assert not convolution_inputs(x, edges).aggregated
+
+
 class TestNeverStale:
     @pytest.fixture
     def model(self) -> GCN:
@@ -188,8 +200,8 @@ def test_reset_parameters_starts_over(directed):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((0, 8, 3), {}, r"'in_channels' must be a whole number > 0 \(got 0\)"),
-        ((6, 8.5, 3), {}, r"'hidden_channels' must be a whole number > 0"),
+        ((0, 8, 3), {}, r"'in_channels' must be a whole number >= 1 \(got 0\)"),
+        ((6, 8.5, 3), {}, r"'hidden_channels' must be a whole number >= 1"),
         ((6, 8, -3), {}, r"'out_channels' must be"),
         ((6, 8, 3, 0), {}, r"'num_layers' must be"),
         ((6, 8, 3), {"dropout": 1.0}, r"'dropout' must lie in \[0, 1\)"),
@@ -204,12 +216,23 @@ def test_bad_settings(arguments, options, message):
     ("x", "edge_index", "message"),
     [
         (torch.rand(5, 7), None, r"'x' must have 6 features \(got 7\)"),
-        (torch.rand(5), None, r"'x' must be float32 or float64 of shape \[nodes, features\].*got torch.float32 \[5\]"),
-        (torch.rand(5, 6).half(), None, r"'x' must be float32 or float64"),
+        (
+            torch.rand(5),
+            None,
+            r"'x' must be a floating tensor of shape \[nodes, features\] \(got torch.float32 \[5\]\)",
+        ),
+        (
+            torch.rand(5, 6).double(),
+            None,
+            r"'x' must be torch.float32 as the model is \(got torch.float64\); call x.to",
+        ),
+        (torch.rand(5, 6).to_sparse(), None, r"'x' must be dense or torch.sparse_csr"),
+        (torch.full((5, 6), torch.nan).requires_grad_(), None, r"'x' must be finite"),
         (torch.full((5, 6), torch.nan), None, r"'x' must be finite"),
         ([[1.0] * 6], None, r"'x' must be a torch.Tensor \(got list\)"),
         (torch.rand(2, 6), None, r"'edge_index' must hold node ids < 2"),
         (torch.rand(5, 6), [[0], [1]], r"'edge_index' must be a torch.Tensor"),
+        (torch.rand(5, 6), torch.eye(2).long().to_sparse(), r"'edge_index' must be dense \(got torch.sparse_coo\)"),
     ],
 )
 def test_bad_graphs(directed, x, edge_index, message):

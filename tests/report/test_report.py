@@ -36,6 +36,9 @@ def test_rows(results):
     assert [row[0] for row in table] == ["structure", "", "", "", "label", "", "", ""]
     assert [row[3] for row in table] == ["70.9", "71.7", "87.5", "90.6", "91.4", "91.4", "92.8", "92.8"]
     assert all(re.fullmatch(r"\d+\.\d ± \d+\.\d", text) for row in table for text in (row[2], *row[4:]))
+    figures = summaries(results)[0].metrics
+    order = ("auroc", "aupr_in", "fpr95", "accuracy")
+    assert [table[0][k].split()[0] for k in (2, 4, 5, 6)] == [f"{figures[name][0]:.1f}" for name in order]
     alone = rows(summaries(results[:1]))
     assert re.fullmatch(r"\d+\.\d", alone[0][2])
 
@@ -64,7 +67,11 @@ def test_the_threshold_is_drawn_where_95_percent_of_id_nodes_lie_left(results):
 def test_histograms_hold_every_node_once(results):
     bars = figure._histogram(results[0])
     for nodes in ("ID", "OOD"):
-        assert sum(bar["share"] for bar in bars if bar["nodes"] == nodes) == pytest.approx(1.0)
+        mine = [bar for bar in bars if bar["nodes"] == nodes]
+        assert sum(bar["share"] for bar in mine) == pytest.approx(1.0)
+        scores = results[0].id_scores if nodes == "ID" else results[0].ood_scores
+        middle = sum(bar["share"] * (bar["from"] + bar["to"]) / 2 for bar in mine)
+        assert middle == pytest.approx(scores.mean(), abs=0.05)
     same = Result("cora", "label", 0, "MSP", results[0].detection, 0.5, np.ones(3, "f4"), np.ones(2, "f4"))
     assert sum(bar["share"] for bar in figure._histogram(same)) == pytest.approx(2.0)  # all scores equal: one bin
 

@@ -193,6 +193,31 @@ def test_interrupted_the_model_has_the_best_weights_so_far(blocks):
     assert not model.training
 
 
+def test_a_lazy_model_learns_its_size_first(blocks):
+    model = GraphSAGE(-1, 16, num_layers=2, out_channels=3)
+    assert train(model, blocks, objective=CrossEntropy(), epochs=2).best_epoch >= 0
+
+
+def test_another_forward_is_the_one_that_is_trained(blocks):
+    class Silent(GCN):
+        def forward(self, x, edge_index):
+            return 0 * super().forward(x, edge_index)
+
+    assert train(Silent(8, 16, 3), blocks, objective=CrossEntropy(), epochs=1).loss == [pytest.approx(1.0986, abs=1e-3)]
+
+
+def test_divergence_at_once_leaves_the_weights_that_the_model_came_with(blocks):
+    class Broken(CrossEntropy):
+        def loss(self, outputs, exposure=None):
+            return super().loss(outputs) * torch.nan
+
+    model = gcn()
+    before = weights(model)
+    with pytest.raises(TrainingError, match="diverged at epoch 0"):
+        train(model, blocks, objective=Broken(), epochs=3)
+    assert same(weights(model), before)
+
+
 def test_divergence_is_said(blocks):
     with pytest.raises(TrainingError, match=r"training diverged at epoch \d+ .*; lower 'lr'"):
         train(GCN(8, 16, 3, batch_norm=False), blocks, objective=CrossEntropy(), epochs=50, lr=1e30)
@@ -202,7 +227,11 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"epochs": 0}, r"'epochs' must be a whole number > 0 \(got 0\)"),
+            ({"epochs": 0}, r"'epochs' must be a whole number >= 1 \(got 0\)"),
+            ({"seed": -1}, r"'seed' must be a whole number >= 0 \(got -1\)"),
+            ({"lr": "fast"}, r"'lr' must be > 0 \(got fast\)"),
+            ({"objective": CrossEntropy}, r"'objective' must be an objective such as CrossEntropy\(\)"),
+            ({"objective": "cross-entropy"}, r"'objective' must be an objective such as CrossEntropy\(\)"),
             ({"lr": 0}, r"'lr' must be > 0 \(got 0\)"),
             ({"weight_decay": -1}, r"'weight_decay' must be >= 0 \(got -1\)"),
             ({"objective": MARGIN}, r"'exposure' must be given for EnergyMargin\(.*or train with CrossEntropy\(\)"),
@@ -225,12 +254,16 @@ class TestBadInput:
             train(gcn(), blocks, objective=CrossEntropy())
 
     def test_labels(self, blocks):
+        model = gcn()
+        before = weights(model)
         blocks.y = blocks.y.where(~blocks.train_mask, -100)
         with pytest.raises(ValueError, match=r"'y' must be a class >= 0 for every node of train_mask \(got -100\)"):
             train(gcn(), blocks, objective=CrossEntropy())
-        blocks.y = blocks.y.where(~blocks.train_mask, 3)
-        with pytest.raises(ValueError, match=r"'y' must be < 3, the model's number of classes \(got 3\)"):
-            train(gcn(), blocks, objective=CrossEntropy())
+        for name in ("train_mask", "val_mask"):
+            blocks.y = (torch.arange(120) % 3).where(~blocks[name], 3)
+            with pytest.raises(ValueError, match=rf"'y' must be < 3, .* number of classes, in {name} \(got 3\)"):
+                train(model, blocks, objective=CrossEntropy())
+        assert same(weights(model), before)
 
     def test_nodes_outside_the_masks_need_no_label(self, blocks):
         blocks.y = blocks.y.where(~blocks.test_mask, -1)
@@ -243,6 +276,27 @@ class TestBadInput:
         exposure.x = torch.rand(120, 5)
         with pytest.raises(ValueError, match=r"'x' must have 8 features \(got 5\)"):
             train(gcn(), blocks, objective=MARGIN, exposure=exposure)
+
+    def test_models(self, blocks):
+        class Flat(nn.Linear):
+            def forward(self, x, edge_index):
+                return x.sum(dim=1)
+
+        with pytest.raises(ValueError, match="'logits' must be a floating tensor of shape"):
+            train(Flat(8, 3), blocks, objective=CrossEntropy())
+        with pytest.raises(ValueError, match=r"'model' must be a torch.nn.Module \(got function\)"):
+            train(gcn, blocks, objective=CrossEntropy())
+        frozen = gcn().requires_grad_(False)
+        with pytest.raises(ValueError, match=r"'model' must have parameters to train \(got none\)"):
+            train(frozen, blocks, objective=CrossEntropy())
+
+    def test_a_graph_that_does_not_fit_costs_nothing(self, blocks):
+        model = gcn()
+        before = weights(model)
+        blocks.x = torch.rand(120, 7)
+        with pytest.raises(ValueError, match=r"'x' must have 8 features \(got 7\)"):
+            train(model, blocks, objective=CrossEntropy())
+        assert same(weights(model), before)
 
     def test_features(self, blocks):
         blocks.x[3, 1] = torch.inf

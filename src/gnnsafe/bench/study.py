@@ -48,15 +48,22 @@ def study(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Result]]]:
     if jobs <= 1:
         yield from map(Cell.run, cells)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
     try:
-        yield from pool.map(Cell.run, cells)
+        with _interrupts_ignored():  # by the workers, which inherit it: Ctrl-C is the parent's business
+            results = pool.map(Cell.run, cells)
+        yield from results
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from gnnsafe.checks import check_mask
+from gnnsafe.checks import check_labels, check_mask
 from gnnsafe.outputs import Outputs
 
 __all__ = ["Method"]
@@ -21,8 +21,9 @@ class Method(ABC):
     def fit(self: AnyMethod, outputs: Outputs, y: Tensor, mask: Tensor) -> AnyMethod:
         """Learn from the training nodes (those in `mask`) what in-distribution looks like; returns itself.
 
-        A method with nothing to learn keeps this one, which only checks the mask.
+        A method with nothing to learn keeps this one, which only checks its arguments.
         """
+        check_labels("y", y, len(outputs.logits))
         check_mask("mask", mask, len(outputs.logits))
         return self
 

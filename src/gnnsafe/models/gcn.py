@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.errors import require
+from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs
 
 __all__ = ["GCN"]
@@ -38,8 +38,8 @@ class GCN(nn.Module):
         super().__init__()
         sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
         for name, size in {**sizes, "num_layers": num_layers}.items():
-            require(isinstance(size, int) and size > 0, name, "be a whole number > 0", size)
-        require(0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
+            require_whole(name, size, 1)
+        require(is_number(dropout) and 0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
         widths = [in_channels] + [hidden_channels] * (num_layers - 1) + [out_channels]
         self.weights = nn.ParameterList(torch.empty(m, n) for m, n in pairwise(widths))
         self.biases = nn.ParameterList(torch.empty(n) for n in (widths[-1:] if batch_norm else widths[1:]))
@@ -64,9 +64,11 @@ class GCN(nn.Module):
 
     def prepare(self, x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
         """Â, and X or ÂX: what depends on the graph alone."""
-        inputs = convolution_inputs(x, edge_index)
-        require(x.shape[1] == self.in_channels, "x", f"have {self.in_channels} features", x.shape[1])
-        return inputs
+        if isinstance(x, Tensor) and x.dim() == 2:  # else there are no features to count, as is said below
+            require(x.shape[1] == self.in_channels, "x", f"have {self.in_channels} features", x.shape[1])
+            dtype = self.weights[0].dtype
+            require(x.dtype == dtype, "x", f"be {dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)")
+        return convolution_inputs(x, edge_index)
 
     def stem(self, inputs: ConvolutionInputs) -> Tensor:
         """The first layer's Â X W, before anything that differs between training and evaluation."""

@@ -17,8 +17,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_finite, check_tensor
-from gnnsafe.errors import require
+from gnnsafe.checks import check_features, check_tensor
 from gnnsafe.sparse import Sparse, gcn_matrix, remembered
 
 __all__ = ["ConvolutionInputs", "convolution_inputs"]
@@ -46,20 +45,17 @@ def convolution_inputs(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
 
     Features that ask for a gradient are left as they are, so that it can reach them.
     """
-    check_tensor("x", x)
+    check_tensor("x", x, torch.strided, torch.sparse_csr)
     check_tensor("edge_index", edge_index)
-    require(
-        x.layout in (torch.strided, torch.sparse_csr) and x.dim() == 2 and x.dtype in (torch.float32, torch.float64),
-        "x", "be float32 or float64 of shape [nodes, features], dense or CSR", f"{x.dtype} {list(x.shape)}",
-    )  # fmt: skip
     if x.requires_grad:
+        check_features(x)
         return ConvolutionInputs(gcn_matrix(edge_index, num_nodes=len(x), dtype=x.dtype), x, aggregated=False)
     return _prepared(x, edge_index)
 
 
 @remembered
 def _prepared(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
-    check_finite("x", x)
+    check_features(x)
     adjacency = gcn_matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
     if _nnz(x) >= SPARSE_BELOW * x.numel():
         dense = x.to_dense() if x.layout == torch.sparse_csr else x

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 __all__ = ["Staged", "Whole", "staged"]
 
+STAGES = ("prepare", "stem", "tail")
+
 
 @runtime_checkable
 class Staged(Protocol):
@@ -52,5 +54,12 @@ class Whole:
 
 
 def staged(model: nn.Module) -> Staged:
-    """The model itself where it has stages, else all of it as one."""
-    return model if isinstance(model, Staged) else Whole(model)
+    """The model itself where its stages are its forward, else all of it as one.
+
+    They are not where a subclass or somebody's code gave it another forward, or hooks that a forward would call.
+    """
+    hooked = "forward" in vars(model) or model._forward_hooks or model._forward_pre_hooks or model._backward_hooks
+    if not isinstance(model, Staged) or hooked:
+        return Whole(model)
+    owners = {next(cls for cls in type(model).__mro__ if name in vars(cls)) for name in ("forward", *STAGES)}
+    return model if len(owners) == 1 else Whole(model)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.errors import TrainingError, require
+from gnnsafe.errors import TrainingError, is_number, require, require_whole
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
 from gnnsafe.models.staged import staged
 from gnnsafe.outputs import Outputs
@@ -21,7 +21,7 @@ __all__ = ["History", "train"]
 
 @dataclass
 class History:
-    """What training saw: the objective's loss and the ID validation cross-entropy after each epoch."""
+    """What training saw: each epoch's objective before its step, and the ID validation cross-entropy after it."""
 
     loss: list[float] = field(default_factory=list)
     val_loss: list[float] = field(default_factory=list)
@@ -43,23 +43,28 @@ def train(
     """Minimise `objective` by Adam, full batch, and restore the epoch with the lowest ID validation cross-entropy.
 
     `data` carries `y`, `train_mask` and `val_mask`; `exposure`, read only by objectives that need it, carries
-    `mask`. Training starts from weights drawn anew from `seed` (by the `reset_parameters` of the model or of its
-    submodules), so the same seed gives the same weights; `seed=None` goes on from the weights that the model has.
-    The model is left in evaluation mode; interrupted, it has the best weights so far.
+    `mask`. Training starts from weights drawn anew from `seed`, so the same seed gives the same weights, by the
+    `reset_parameters` of the model or of its submodules (a parameter of a module that has none keeps its value);
+    `seed=None` goes on from the weights that the model has. The model is left in evaluation mode; interrupted, it has
+    the best weights so far, and those it came with where there are none.
     """
-    require(isinstance(epochs, int) and epochs > 0, "epochs", "be a whole number > 0", epochs)
-    require(0 < lr < math.inf, "lr", "be > 0", lr)
-    require(0 <= weight_decay < math.inf, "weight_decay", "be >= 0", weight_decay)
-    _check_data(data)
+    require_whole("epochs", epochs, 1)
+    require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
+    require(is_number(weight_decay) and 0 <= weight_decay < math.inf, "weight_decay", "be >= 0", weight_decay)
+    _check_objective(objective)
+    _check_data(model, data)
     # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
     exposure = _check_exposure(exposure, data, objective) if objective.needs_exposure else None
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    require(bool(parameters), "model", "have parameters to train", "none")
+    optimizer = torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
+    before = _weights(model)
     with torch.random.fork_rng(devices=[]):
         if seed is not None:
+            require_whole("seed", seed, 0)
             torch.manual_seed(seed)
             _reset(model)
-        return _minimise(model, data, objective, exposure, epochs, torch.optim.Adam(
-            model.parameters(), lr=lr, weight_decay=weight_decay, fused=True
-        ))  # fmt: skip
+        return _minimise(model, data, objective, exposure, epochs, optimizer, before)
 
 
 def _minimise(
@@ -69,13 +74,14 @@ def _minimise(
     exposure: Graph | None,
     epochs: int,
     optimizer: torch.optim.Optimizer,
+    best: dict[str, Any],
 ) -> History:
     stages = staged(model)
     inputs = stages.prepare(data.x, data.edge_index)
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
     val_labels = node_labels(data)[val]
     exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None else None
-    history, best = History(), _weights(model)
+    history = History()
     hidden = stages.stem(inputs)
     try:
         for epoch in range(epochs):
@@ -84,8 +90,6 @@ def _minimise(
             outside = None
             if exposure is not None:
                 outside = Outputs(stages.tail(stages.stem(exposed), exposed), exposure)
-            if epoch == 0:
-                _check_classes(data, logits.shape[1])
             loss = objective.loss(Outputs(logits, data), outside)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -125,18 +129,20 @@ def _reset(module: nn.Module) -> None:
             _reset(child)
 
 
-def _check_data(data: Graph) -> None:
-    check_graph(data)
-    labels = node_labels(data)
+def _check_objective(objective: object) -> None:
+    fits = hasattr(objective, "loss") and hasattr(objective, "needs_exposure") and not isinstance(objective, type)
+    require(fits, "objective", "be an objective such as CrossEntropy()", repr(objective))
+
+
+def _check_data(model: nn.Module, data: Graph) -> None:
+    """One forward before anything is touched: a graph and a model that do not fit cost nothing."""
+    require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+    num_classes = Outputs.of(model, data).logits.shape[1]
     for name in ("train_mask", "val_mask"):
-        lowest = int(labels[node_mask(data, name)].min())
-        require(lowest >= 0, "y", f"be a class >= 0 for every node of {name}", lowest)
-
-
-def _check_classes(data: Graph, num_classes: int) -> None:
-    labelled = node_mask(data, "train_mask") | node_mask(data, "val_mask")
-    highest = int(node_labels(data)[labelled].max())
-    require(highest < num_classes, "y", f"be < {num_classes}, the model's number of classes", highest)
+        labels = node_labels(data)[node_mask(data, name)]
+        low, high = int(labels.min()), int(labels.max())
+        require(low >= 0, "y", f"be a class >= 0 for every node of {name}", low)
+        require(high < num_classes, "y", f"be < {num_classes}, the model's number of classes, in {name}", high)
 
 
 def _check_exposure(exposure: Graph | None, data: Graph, objective: Objective) -> Graph:

@@ -9,7 +9,7 @@ from typing import Protocol
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.errors import InputError, require
+from gnnsafe.errors import InputError, is_number, require
 from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import check_propagation, propagate
@@ -72,8 +72,9 @@ class EnergyMargin:
     def __post_init__(self) -> None:
         check_propagation(self.steps, self.alpha, self.isolated)
         for name in ("t_in", "t_out"):
-            require(math.isfinite(getattr(self, name)), name, "be a finite number", getattr(self, name))
-        require(0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
+            value = getattr(self, name)
+            require(is_number(value) and math.isfinite(value), name, "be a finite number", value)
+        require(is_number(self.weight) and 0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
 
     def loss(self, outputs: Outputs, exposure: Outputs | None) -> Tensor:
         """Cross-entropy plus the weighted margin loss."""
