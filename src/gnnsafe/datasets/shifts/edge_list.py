@@ -50,7 +50,7 @@ class EdgeList:
     def swapped(self, rng: np.random.Generator) -> EdgeList:
         """Edges paired at random, a→b and c→d made a→d and c→b wherever that repeats no edge and closes no loop."""
         half = self.ends.shape[1] // 2
-        ends = self.ends[:, rng.permutation(self.ends.shape[1])]
+        ends = self.ends.take(rng.permutation(self.ends.shape[1]), axis=1)
         first, second = ends[:, :half], ends[:, half : 2 * half]
         if self.undirected:  # either end of the second may be called its target
             second = np.where(rng.random(half) < 0.5, second, second[::-1])
