@@ -54,6 +54,16 @@ def test_a_word_that_appears_weighs_what_its_row_does(seed):
             assert entry == 0 or entry == pytest.approx(before or fill)
 
 
+def test_rows_that_sum_to_one_do_so_again():
+    data = bag(density=0.02)
+    data.x[0] = 0
+    data.x /= data.x.sum(dim=1, keepdim=True).clamp(min=1)
+    noisy = shifts.feature_noise(data, 0, kind="bernoulli").x
+    words = (noisy > 0).any(dim=1)
+    torch.testing.assert_close(noisy.sum(dim=1), words.float())
+    assert 0.9 < words.float().mean() < 1  # some have lost all their words
+
+
 @pytest.mark.parametrize("kind", ["gaussian", "bernoulli"])
 def test_no_strength_no_change(kind):
     data = bag()

@@ -30,7 +30,8 @@ def feature_noise(
     Gaussian: σ is the standard deviation of all entries of x, s ≥ 0 the strength. Bernoulli: with d the share of
     entries present (not 0), each entry is redrawn with probability s ≤ 1, to be present with probability d. So an
     absent one appears with probability s d, a present one goes with probability s (1−d), and d stays on average.
-    An entry that appears takes the mean of those present in its row (of all, where the row has none).
+    An entry that appears takes the mean of those present in its row (of all, where the row has none); where all rows
+    sum to 1, they do again.
     """
     x = dense_features(data)
     require_known("kind", kind, get_args(Kind))
@@ -59,8 +60,15 @@ def _bernoulli(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     density = int(words.sum()) / max(x.numel(), 1)
     bag = 0 < density < 1 and float(x.min()) >= 0
     require(bag, "x", "be a bag of words: no entry < 0, some 0 and some not", f"a share of {density:.3g} not 0")
-    sums = torch.from_numpy(x.numpy().sum(axis=1, keepdims=True))
+    sums = _row_sums(x)
     filling = torch.where(words > 0, sums / words.clamp(min=1), sums.sum() / words.sum()).to(x.dtype)
     chance = torch.from_numpy(rng.random(x.shape, dtype=np.float32))
     redrawn = torch.where(present, x, filling).masked_fill_(chance >= strength * density, 0)
-    return torch.where(chance < strength, redrawn, x)
+    noisy = torch.where(chance < strength, redrawn, x)
+    if torch.all((words == 0) | ((sums - 1).abs() < 1e-4)):
+        noisy /= _row_sums(noisy).clamp(min=torch.finfo(x.dtype).tiny)  # a row may have lost all its words
+    return noisy
+
+
+def _row_sums(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.numpy().sum(axis=1, keepdims=True))  # torch's, too, depend on its threads

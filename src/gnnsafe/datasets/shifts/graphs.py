@@ -47,7 +47,7 @@ def changed(data: Data, **values: Tensor) -> Data:
     """A new graph with these values; all others are shared. Attributes of edges do not outlive the edges."""
     graph = copy.copy(data)
     if "edge_index" in values:
-        _drop(graph, *getattr(graph, "edge_attrs", list)())
+        _drop(graph, *(name for name in getattr(graph, "edge_attrs", list)() if name not in values))
     for name, value in values.items():
         setattr(graph, name, value)
     return graph

@@ -68,6 +68,13 @@ def time(
     given, and counts the nodes of first ≤ year ≤ last. All nodes keep their ids and features. The ID graph's split
     masks, where there are any, keep the nodes of year ≤ `id`. OOD periods are named "2018" or "2001-2005" unless
     names are given.
+
+    >>> from types import SimpleNamespace
+    >>> papers = SimpleNamespace(x=torch.zeros(3, 1), edge_index=torch.tensor([[1, 2], [0, 1]]))
+    >>> year = torch.tensor([2015, 2016, 2018])
+    >>> _, exposure, ood = time(papers, year, id=2015, exposure=(2016, 2017), ood=[(2018, 2018)])
+    >>> exposure.edge_index.tolist(), ood["2018"].edge_index.tolist(), ood["2018"].mask.tolist()
+    ([[1], [0]], [[1, 2], [0, 1]], [False, False, True])
     """
     check_graph(data)
     _check_year(year, data.x.shape[0])
