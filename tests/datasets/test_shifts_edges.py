@@ -111,6 +111,16 @@ def test_perturbing_moves_one_end_of_that_share(undirected, rate):
         assert all(90 < degree.count(0) < 150 for degree in (out, into))
 
 
+@pytest.mark.parametrize("undirected", [True, False])
+def test_a_small_simple_graph_stays_simple_and_gets_none_of_its_edges_back(undirected):
+    cycle = [(i, (i + 1) % 12) for i in range(12)]
+    data = graph(both_ways(cycle) if undirected else cycle, 12)
+    for seed in range(40):
+        perturbed = shifts.perturb_edges(data, seed, rate=1.0)
+        assert repeats(perturbed) == repeats(shifts.rewire(data, seed)) == 0
+        assert not set(pairs_of(perturbed)) & set(pairs_of(data))
+
+
 def test_a_complete_graph_has_no_room_to_perturb():
     data = graph(sorted(both_ways(nx.complete_graph(5).edges)), 5)
     assert torch.equal(shifts.perturb_edges(data, 0, rate=1.0).edge_index, data.edge_index)
