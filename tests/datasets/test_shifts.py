@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from gnnsafe.datasets import shifts
+from gnnsafe.datasets.shifts import blocks
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99))
@@ -50,7 +53,7 @@ def test_block_model_has_the_right_probabilities(sizes, inside, across):
 
 @given(st.integers(0, 2**52))
 def test_triangle_counts_pairs_in_order(number):
-    i, j = (int(end[0]) for end in shifts._triangle(np.array([number])))
+    i, j = (int(end[0]) for end in blocks._triangle(np.array([number])))
     assert 0 <= i < j
     assert j * (j - 1) // 2 + i == number
 
@@ -58,12 +61,17 @@ def test_triangle_counts_pairs_in_order(number):
 @pytest.fixture
 def data(blocks) -> Data:
     blocks.name = "kept"
+    blocks.x[blocks.x < 0.5] = 0  # as bags of words have
     return blocks
 
 
-@pytest.fixture(params=[shifts.structure, shifts.feature])
+@pytest.fixture(params=["structure", "feature", "rewire", "gaussian", "bernoulli", "perturb_edges"])
 def shift(request):
-    return request.param
+    return {
+        "gaussian": shifts.feature_noise,
+        "bernoulli": partial(shifts.feature_noise, kind="bernoulli"),
+        "perturb_edges": partial(shifts.perturb_edges, rate=0.2),
+    }.get(request.param) or getattr(shifts, request.param)
 
 
 def test_same_seed_same_graph_and_nothing_else_is_touched(data, shift):
@@ -80,6 +88,14 @@ def test_same_seed_same_graph_and_nothing_else_is_touched(data, shift):
     assert a.mask.shape == (120,)
     assert "train_mask" not in a
     assert a.name == "kept"
+
+
+def test_only_the_ids_of_id_test_nodes_count_where_that_is_asked(data, shift):
+    every, rigorous = shift(data, 1), shift(data, 1, test_nodes="id-test")
+    assert torch.equal(rigorous.mask, data.test_mask)
+    assert torch.equal(rigorous.x, every.x)
+    assert torch.equal(rigorous.edge_index, every.edge_index)
+    assert "test_mask" not in rigorous
 
 
 def test_structure_redraws_the_edges_only(data):
