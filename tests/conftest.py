@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import hypothesis
 import pytest
 import torch
 
@@ -15,6 +16,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG's own deprecation warnings while it is imported
     import torch_geometric.datasets  # noqa: F401
     from torch_geometric.data import Data
+
+hypothesis.settings.register_profile("gnnsafe", deadline=None)  # a busy machine is not a failure
+hypothesis.settings.load_profile("gnnsafe")
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 

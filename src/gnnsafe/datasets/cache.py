@@ -22,7 +22,8 @@ __all__ = ["cache_folder", "cached_graph"]
 
 Data = Any  # PyG's class, whose package ships no types
 
-FORMAT = 1  # to be raised when what is written changes
+SPARSE_BELOW = 0.3  # density
+FORMAT = 2  # to be raised when what is written changes
 
 
 def cache_folder() -> Path:
@@ -55,10 +56,11 @@ def _fingerprint(sources: Iterable[Path]) -> str:
 
 
 def _write(data: Data, path: Path) -> None:
-    """Tensors as arrays; features as CSR, which for a bag of words is a fraction of the size."""
-    x = sp.csr_array(data.x.numpy())
-    arrays = {key: value.numpy() for key, value in data.to_dict().items() if isinstance(value, Tensor) and key != "x"}
-    arrays |= {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array(x.shape)}
+    """Tensors as arrays; a bag of words as CSR, which is a fraction of the size."""
+    arrays = {key: value.numpy() for key, value in data.to_dict().items() if isinstance(value, Tensor)}
+    if np.count_nonzero(arrays["x"]) < SPARSE_BELOW * arrays["x"].size:
+        x = sp.csr_array(arrays.pop("x"))
+        arrays |= {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array(x.shape)}
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -68,6 +70,7 @@ def _read(path: Path) -> Data:
 
     with path.open("rb") as file, np.load(file, allow_pickle=False) as zipped:
         arrays = {key: zipped[key] for key in zipped.files}  # the zip's checksums are compared here
-    parts = [arrays.pop(f"x_{part}") for part in ("data", "indices", "indptr", "shape")]
-    x = sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3])).toarray()
-    return Data(x=torch.from_numpy(x), **{key: torch.from_numpy(value) for key, value in arrays.items()})
+    if "x" not in arrays:
+        parts = [arrays.pop(f"x_{part}") for part in ("data", "indices", "indptr", "shape")]
+        arrays = {"x": sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3])).toarray(), **arrays}
+    return Data(**{key: torch.from_numpy(value) for key, value in arrays.items()})

@@ -1,0 +1,96 @@
+"""A graph's edges, each once, and the two ways of moving them: by swapping ends, by drawing an end anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnsafe.datasets.shifts.graphs import Data
+
+__all__ = ["EdgeList"]
+
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+DRAWS = 20
+
+
+@dataclass(frozen=True)
+class EdgeList:
+    """A graph's edges `ends` [2, edges] without its self-loops, which never move; an undirected edge stands once.
+
+    A graph is undirected when it holds every edge as often in one direction as in the other.
+    """
+
+    ends: Integers
+    loops: Integers
+    num_nodes: int
+    undirected: bool
+
+    @classmethod
+    def of(cls, data: Data) -> EdgeList:
+        """The edges of a graph."""
+        source, target = edges = data.edge_index.numpy().astype(np.int64)
+        num_nodes = data.x.shape[0]
+        there, back = np.sort(source * num_nodes + target), np.sort(target * num_nodes + source)
+        undirected = np.array_equal(there, back)
+        kept = source < target if undirected else source != target
+        return cls(edges[:, kept], source[source == target], num_nodes, undirected)
+
+    def edge_index(self, *, dtype: torch.dtype = torch.int64) -> Tensor:
+        """All edges [2, edges] by source, then target; undirected ones in both directions."""
+        both = [self.ends, self.ends[::-1]] if self.undirected else [self.ends]
+        source, target = np.concatenate([*both, np.stack([self.loops, self.loops])], axis=1)
+        keys = np.sort(source * self.num_nodes + target)
+        return torch.from_numpy(np.stack(np.divmod(keys, self.num_nodes))).to(dtype)
+
+    def swapped(self, rng: np.random.Generator) -> EdgeList:
+        """Edges paired at random, a→b and c→d made a→d and c→b wherever that repeats no edge and closes no loop."""
+        count = self.ends.shape[1]
+        pairs = rng.permutation(count)[: count // 2 * 2].reshape(2, -1)
+        first, second = self.ends[:, pairs[0]], self.ends[:, pairs[1]]
+        if self.undirected:  # either end of the second may be called its target
+            second = np.where(rng.random(pairs.shape[1]) < 0.5, second, second[::-1])
+        ends = np.stack([[first[0], second[0]], [second[1], first[1]]])  # [source or target, first or second, pairs]
+        fresh = self._fresh(ends.reshape(2, -1), self._keys(self.ends)).reshape(2, -1).all(axis=0)
+        return self._moved(pairs[:, fresh].ravel(), ends[:, :, fresh].reshape(2, -1))
+
+    def redrawn(self, chosen: Integers, kept: Integers, rng: np.random.Generator) -> EdgeList:
+        """The chosen edges with one end drawn anew from all nodes, end `kept` (0 or 1) of each staying as it is.
+
+        No self-loop, no repeated edge and none that was there before is drawn; an edge that has found no free place
+        in 20 draws (its end is joined to nearly all nodes) stays as it was.
+        """
+        edges, taken = self, self._keys(self.ends)
+        for _ in range(DRAWS):
+            ends = edges.ends[:, chosen]
+            ends[1 - kept, np.arange(len(chosen))] = rng.integers(self.num_nodes, size=len(chosen))
+            fresh = self._fresh(ends, taken)
+            edges = edges._moved(chosen[fresh], ends[:, fresh])
+            taken = np.concatenate([taken, self._keys(ends[:, fresh])])
+            chosen, kept = chosen[~fresh], kept[~fresh]
+            if not chosen.size:
+                break
+        return edges
+
+    def _moved(self, chosen: Integers, ends: Integers) -> EdgeList:
+        moved = self.ends.copy()
+        moved[:, chosen] = ends
+        return replace(self, ends=moved)
+
+    def _keys(self, ends: Integers) -> Integers:
+        """One number per edge, the same for the same edge."""
+        first, second = (ends.min(axis=0), ends.max(axis=0)) if self.undirected else ends
+        keys: Integers = first * self.num_nodes + second
+        return keys
+
+    def _fresh(self, ends: Integers, taken: Integers) -> Booleans:
+        """Which of the edges proposed are no self-loops, not among those taken, and proposed only once."""
+        keys, place, times = np.unique(self._keys(ends), return_inverse=True, return_counts=True)
+        taken = np.sort(taken)
+        absent = np.searchsorted(taken, keys, side="left") == np.searchsorted(taken, keys, side="right")
+        fresh: Booleans = ((times == 1) & absent)[place] & (ends[0] != ends[1])
+        return fresh

@@ -1,0 +1,45 @@
+"""Shifts of the edges that keep more of the graph than the block model does."""
+
+from __future__ import annotations
+
+from gnnsafe.datasets.shifts.edge_list import EdgeList
+from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dice, shifted
+from gnnsafe.errors import require
+from gnnsafe.graph import check_graph
+
+__all__ = ["perturb_edges", "rewire"]
+
+
+def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "all") -> Data:
+    """The same nodes with the same degrees, edges rewired by swaps: a→b, c→d become a→d, c→b. All OOD.
+
+    A sweep pairs all edges at random and swaps every pair for which that neither repeats an edge nor makes a
+    self-loop, so each edge is tried once per sweep; it sorts the edges, no more. Guaranteed: every node's in- and
+    out-degree is as it was, an undirected graph stays undirected (there the swaps are double edge swaps), self-loops
+    stay where they are, and no edge is repeated that was not. Where nothing else has these degrees (a complete
+    graph, a star), the graph stays as it is.
+    """
+    check_graph(data)
+    require(sweeps >= 1, "sweeps", "be >= 1", sweeps)
+    rng = dice(seed)
+    edges = EdgeList.of(data)
+    for _ in range(sweeps):
+        edges = edges.swapped(rng)
+    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(dtype=data.edge_index.dtype))
+
+
+def perturb_edges(data: Data, seed: int, *, rate: float, test_nodes: TestNodes = "all") -> Data:
+    """The same nodes, a share `rate` of the edges with one end, either, drawn anew from all nodes. All OOD.
+
+    Of E edges (an undirected one counts once and stays undirected; self-loops stay) round(rate E) are moved. Their
+    number stays; no self-loop, no repeated edge and none that was there before is drawn. An edge that finds no free
+    place in 20 draws, as in a graph that is all but complete, stays.
+    """
+    check_graph(data)
+    require(0 <= rate <= 1, "rate", "lie in [0, 1]", rate)
+    rng = dice(seed)
+    edges = EdgeList.of(data)
+    count = edges.ends.shape[1]
+    chosen = rng.choice(count, size=round(rate * count), replace=False)
+    edges = edges.redrawn(chosen, rng.integers(2, size=len(chosen)), rng)
+    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(dtype=data.edge_index.dtype))

@@ -1,0 +1,66 @@
+"""Shifts of the features: the paper's blends of two nodes, and noise of a strength to be set."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dense_features, dice, shifted
+from gnnsafe.errors import require, require_known
+
+__all__ = ["blends", "feature", "feature_noise"]
+
+Kind = Literal["gaussian", "bernoulli"]
+
+
+def feature(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
+    """The same edges, each node's features a blend w x_a + (1−w) x_b of two random nodes', w ~ U(0, 1). All OOD."""
+    x = dense_features(data)
+    return shifted(data, counted(data, test_nodes), x=blends(x, x.shape[0], dice(seed)))
+
+
+def feature_noise(
+    data: Data, seed: int, *, kind: Kind = "gaussian", strength: float = 0.5, test_nodes: TestNodes = "all"
+) -> Data:
+    """The same edges, features with noise: x + s σ N(0, 1), or bags of words redrawn entry by entry. All OOD.
+
+    Gaussian: σ is the standard deviation of all entries of x, s ≥ 0 the strength. Bernoulli: with d the share of
+    entries present (not 0), each entry is redrawn with probability s ≤ 1, to be present with probability d. So an
+    absent one appears with probability s d, a present one goes with probability s (1−d), and d stays on average.
+    An entry that appears takes the mean of those present in its row (of all, where the row has none).
+    """
+    x = dense_features(data)
+    require_known("kind", kind, get_args(Kind))
+    noise = {"gaussian": _gaussian, "bernoulli": _bernoulli}[kind]
+    return shifted(data, counted(data, test_nodes), x=noise(x, strength, dice(seed)))
+
+
+def blends(x: Tensor, count: int, rng: np.random.Generator) -> Tensor:
+    """`count` rows w x_a + (1−w) x_b of two random rows of x, w ~ U(0, 1)."""
+    a, b = torch.from_numpy(rng.integers(x.shape[0], size=(2, count)))
+    w = torch.from_numpy(rng.random((count, 1))).to(x.dtype)
+    return w * x[a] + (1 - w) * x[b]
+
+
+def _gaussian(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
+    require(0 <= strength < float("inf"), "strength", "be >= 0", strength)
+    deviation = float(x.numpy().std())  # torch's depends on the number of threads in its last bit
+    noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x.dtype)
+    return x + strength * deviation * noise
+
+
+def _bernoulli(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
+    require(0 <= strength <= 1, "strength", "lie in [0, 1]", strength)
+    present = x != 0
+    words = present.sum(dim=1, keepdim=True)
+    density = int(words.sum()) / max(x.numel(), 1)
+    bag = 0 < density < 1 and float(x.min()) >= 0
+    require(bag, "x", "be a bag of words: no entry < 0, some 0 and some not", f"a share of {density:.3g} not 0")
+    sums = torch.from_numpy(x.numpy().sum(axis=1, keepdims=True))
+    filling = torch.where(words > 0, sums / words.clamp(min=1), sums.sum() / words.sum()).to(x.dtype)
+    chance = torch.from_numpy(rng.random(x.shape, dtype=np.float32))
+    redrawn = torch.where(present, x, filling).masked_fill_(chance >= strength * density, 0)
+    return torch.where(chance < strength, redrawn, x)

@@ -1,0 +1,74 @@
+"""What all shifts do alike: the dice, the nodes that count, and the new graph that shares what was left alone."""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnsafe.checks import check_mask
+from gnnsafe.errors import require, require_known
+from gnnsafe.graph import check_graph, node_mask
+
+__all__ = ["SPLITS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
+
+Data = Any  # PyG's class, whose package ships no types
+TestNodes = Literal["all", "id-test"]
+SPLITS = ("train_mask", "val_mask", "test_mask")
+
+
+def dice(seed: int) -> np.random.Generator:
+    """The random numbers of a seed."""
+    require(isinstance(seed, Integral) and seed >= 0, "seed", "be a whole number >= 0", seed)
+    return np.random.default_rng(seed)
+
+
+def counted(data: Data, test_nodes: TestNodes) -> Tensor:
+    """The nodes that count as OOD: all, or (the rigorous protocol) only the ids of the ID test nodes."""
+    require_known("test_nodes", test_nodes, get_args(TestNodes))
+    if test_nodes == "id-test":
+        return node_mask(data, "test_mask")
+    return torch.ones(data.x.shape[0], dtype=torch.bool)
+
+
+def dense_features(data: Data) -> Tensor:
+    """The features of a graph that is fit to be shifted, once they are known to be dense."""
+    check_graph(data)
+    x: Tensor = data.x
+    require(x.layout == torch.strided, "x", "be dense", x.layout, "use data.x = data.x.to_dense()")
+    return x
+
+
+def changed(data: Data, **values: Tensor) -> Data:
+    """A new graph with these values; all others are shared. Attributes of edges do not outlive the edges."""
+    graph = copy.copy(data)
+    if "edge_index" in values:
+        _drop(graph, *getattr(graph, "edge_attrs", list)())
+    for name, value in values.items():
+        setattr(graph, name, value)
+    return graph
+
+
+def shifted(data: Data, mask: Tensor, **values: Tensor) -> Data:
+    """A new graph with these values, whose nodes in `mask` count; the ID split means nothing in it."""
+    graph = changed(data, mask=mask, **values)
+    _drop(graph, *(name for name in SPLITS if hasattr(graph, name)))
+    return graph
+
+
+def narrowed(data: Data, inside: Tensor, **values: Tensor) -> Data:
+    """A new graph with these values, whose split keeps only the nodes that are `inside`."""
+    num_nodes = len(inside)
+    masks = {name: getattr(data, name) for name in SPLITS if getattr(data, name, None) is not None}
+    for name, mask in masks.items():
+        values[name] = check_mask(name, check_mask(name, mask, num_nodes) & inside, num_nodes)
+    return changed(data, **values)
+
+
+def _drop(graph: Data, *names: str) -> None:
+    for name in names:
+        delattr(graph, name)

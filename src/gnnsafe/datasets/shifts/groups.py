@@ -1,0 +1,140 @@
+"""Shifts that tell nodes apart: by their class, by their year, by the graph they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+from gnnsafe.checks import check_tensor
+from gnnsafe.datasets.shifts.graphs import SPLITS, Data, changed, narrowed, shifted
+from gnnsafe.errors import require
+from gnnsafe.graph import check_graph, node_labels, node_mask
+
+__all__ = ["domain", "label", "time"]
+
+Period = tuple[int, int]
+
+
+def label(data: Data, *, ood: set[int], exposure: set[int]) -> tuple[Data, Data, Data]:
+    """The same graph thrice: ID nodes, exposure nodes and OOD nodes told apart by their class.
+
+    The ID graph's training, validation and test masks lose the nodes of left-out classes. Features, edges and labels
+    are shared by the three.
+    """
+    check_graph(data)
+    y = node_labels(data)
+    classes = set(y.tolist())
+    left_out = ood | exposure
+    require(bool(ood), "ood", "name at least one class", "none")
+    require(not ood & exposure, "exposure", f"share no class with ood = {sorted(ood)}", sorted(exposure))
+    require(left_out < classes, "ood and exposure", f"leave at least one of {sorted(classes)}", sorted(left_out))
+    outside, seen, unseen = (_of_class(y, group) for group in (left_out, exposure, ood))
+    return narrowed(data, ~outside), shifted(data, seen), shifted(data, unseen)
+
+
+def domain(
+    id: Data,  # noqa: A002
+    exposure: Data,
+    ood: Mapping[str, Data],
+) -> tuple[Data, Data, dict[str, Data]]:
+    """Several graphs with the same features: all nodes of the exposure graph and of each OOD graph count.
+
+    The ID graph keeps its training, validation and test masks.
+    """
+    require(bool(ood), "ood", "name at least one graph", "none")
+    num_features = _num_features(id)
+    for name in SPLITS:
+        node_mask(id, name)
+    for name, graph in [("exposure", exposure), *ood.items()]:
+        found = _num_features(graph)
+        require(found == num_features, name, f"have {num_features} features, as the ID graph has", found)
+    return changed(id), _whole(exposure), {name: _whole(graph) for name, graph in ood.items()}
+
+
+def time(
+    data: Data,
+    year: Tensor,
+    *,
+    id: int,  # noqa: A002
+    exposure: Period,
+    ood: Mapping[str, Period] | Sequence[Period],
+) -> tuple[Data, Data, dict[str, Data]]:
+    """One graph as it was at the end of each period: ID up to the year `id`, then exposure, then each OOD period.
+
+    Inductive: the graph of a period that ends in year Y has the edges i→j with year_i ≤ Y and year_j ≤ Y, directed as
+    given, and counts the nodes of first ≤ year ≤ last. All nodes keep their ids and features. The ID graph's split
+    masks, where there are any, keep the nodes of year ≤ `id`. OOD periods are named "2018" or "2001-2005" unless
+    names are given.
+    """
+    check_graph(data)
+    _check_year(year, data.x.shape[0])
+    exposure = _period("exposure", exposure)
+    named = ood.items() if isinstance(ood, Mapping) else [(_name(_period("ood", period)), period) for period in ood]
+    periods = {name: _period(name, period) for name, period in named}
+    require(bool(periods), "ood", "name at least one period", "none")
+    early = year <= id
+    require(bool(early.any()), "id", f"be at least {int(year.min())}, the first year there is", id)
+    seen = _nodes_of("exposure", year, exposure, after=id)
+    unseen = {name: _nodes_of(name, year, period, after=id) for name, period in periods.items()}
+    for name, mask in unseen.items():
+        require(not (mask & seen).any(), name, f"share no year with the exposure, {_name(exposure)}", periods[name])
+    return (
+        narrowed(data, early, **_edges_until(data, year, id)),
+        shifted(data, seen, **_edges_until(data, year, exposure[1])),
+        {name: shifted(data, mask, **_edges_until(data, year, periods[name][1])) for name, mask in unseen.items()},
+    )
+
+
+def _of_class(y: Tensor, classes: set[int]) -> Tensor:
+    return torch.isin(y, torch.tensor(sorted(classes), dtype=y.dtype))
+
+
+def _num_features(graph: Data) -> int:
+    check_graph(graph)
+    return int(graph.x.shape[1])
+
+
+def _whole(graph: Data) -> Data:
+    return shifted(graph, torch.ones(graph.x.shape[0], dtype=torch.bool))
+
+
+def _check_year(year: Tensor, num_nodes: int) -> None:
+    check_tensor("year", year)
+    whole = not (year.is_floating_point() or year.is_complex() or year.dtype == torch.bool)
+    require(
+        whole and year.shape == (num_nodes,),
+        "year", f"be an integer tensor of shape [{num_nodes}]", f"{year.dtype} {list(year.shape)}",
+    )  # fmt: skip
+
+
+def _period(name: str, period: Period) -> Period:
+    pair = isinstance(period, Sequence) and len(period) == 2 and all(isinstance(end, Integral) for end in period)
+    require(pair, name, "be a pair of years (first, last)", period)
+    first, last = period
+    require(first <= last, name, "begin no later than it ends", period)
+    return first, last
+
+
+def _name(period: Period) -> str:
+    first, last = period
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _nodes_of(name: str, year: Tensor, period: Period, *, after: int) -> Tensor:
+    """The nodes of a period, once it is known to lie after the ID years and to have nodes."""
+    first, last = period
+    require(first > after, name, f"begin after the last ID year, {after}", period)
+    mask = (year >= first) & (year <= last)
+    require(bool(mask.any()), name, "hold at least one node", period)
+    return mask
+
+
+def _edges_until(data: Data, year: Tensor, last: int) -> dict[str, Tensor]:
+    """The edges that join nodes up to that year, with their attributes."""
+    kept = (year <= last)[data.edge_index].all(dim=0)
+    values = {name: getattr(data, name) for name in getattr(data, "edge_attrs", list)()}
+    attributes = {name: value[kept] for name, value in values.items() if name != "edge_index"}
+    return {**attributes, "edge_index": data.edge_index[:, kept]}

@@ -1,0 +1,99 @@
+"""Planted shifts: OOD nodes among the ID nodes of one graph, the case that users have."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnsafe.checks import check_mask
+from gnnsafe.datasets.shifts.edge_list import EdgeList
+from gnnsafe.datasets.shifts.features import blends
+from gnnsafe.datasets.shifts.graphs import Data, changed, dense_features, dice
+from gnnsafe.errors import require, require_known
+from gnnsafe.graph import check_graph
+
+__all__ = ["planted"]
+
+Kind = Literal["feature", "structure"]
+Booleans = NDArray[np.bool_]
+
+
+def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1, clustered: bool = False) -> Data:
+    """One graph in which round(share N) nodes are OOD: their features blended as by `feature`, or their edges redrawn.
+
+    They are drawn from the nodes that are neither training nor validation nodes, scattered, or clustered: in about √n
+    breadth-first balls that together hold n nodes. Structure: each edge of an OOD node (self-loops apart) keeps that
+    node and its direction and gets its other end anew from all nodes; of two OOD ends either stays.
+
+    `mask` holds the OOD nodes; `test_mask` loses them (without one, all that are neither OOD nor in the training or
+    validation mask are test nodes). Training and validation masks, and all else, are shared with the graph given.
+    """
+    check_graph(data)
+    require_known("kind", kind, get_args(Kind))
+    require(0 < share < 1, "share", "lie in (0, 1)", share)
+    rng = dice(seed)
+    free = ~(_mask(data, "train_mask") | _mask(data, "val_mask"))
+    count = max(1, round(share * len(free)))
+    require(count < free.sum(), "share", f"leave some of the {free.sum()} nodes to choose from", f"{count} nodes")
+    chosen = _clustered(EdgeList.of(data), free, count, rng) if clustered else _scattered(free, count, rng)
+    test = (free if getattr(data, "test_mask", None) is None else _mask(data, "test_mask")) & ~chosen
+    require(bool(test.any()), "share", "leave at least one ID test node", share, "plant fewer nodes")
+    change = {"feature": _blended, "structure": _redrawn}[kind]
+    return changed(data, mask=torch.from_numpy(chosen), test_mask=torch.from_numpy(test), **change(data, chosen, rng))
+
+
+def _mask(data: Data, name: str) -> Booleans:
+    num_nodes = data.x.shape[0]
+    mask = getattr(data, name, None)
+    if mask is None:
+        return np.zeros(num_nodes, dtype=bool)
+    return check_mask(name, mask, num_nodes).numpy()
+
+
+def _scattered(free: Booleans, count: int, rng: np.random.Generator) -> Booleans:
+    chosen = np.zeros_like(free)
+    chosen[rng.choice(np.flatnonzero(free), size=count, replace=False)] = True
+    return chosen
+
+
+def _clustered(edges: EdgeList, free: Booleans, count: int, rng: np.random.Generator) -> Booleans:
+    """`count` free nodes in balls that grow by one hop at a time, along edges of either direction, from √count seeds.
+
+    Balls grow through nodes that are not free. When they can grow no more, twice as many seeds are added.
+    """
+    source, target = np.concatenate([edges.ends, edges.ends[::-1]], axis=1)
+    reached = np.zeros_like(free)
+    layer = np.zeros_like(free)
+    seeds = math.isqrt(count)
+    while True:
+        if not layer.any():
+            rest = np.flatnonzero(free & ~reached)
+            layer[rng.choice(rest, size=min(seeds, len(rest)), replace=False)] = True
+            seeds *= 2
+        missing = count - (free & reached).sum()
+        if (free & layer).sum() >= missing:
+            return free & reached | _scattered(free & layer, missing, rng)
+        reached |= layer
+        layer = np.zeros_like(free)
+        layer[target[reached[source] & ~reached[target]]] = True
+
+
+def _blended(data: Data, chosen: Booleans, rng: np.random.Generator) -> dict[str, Tensor]:
+    x = dense_features(data).clone()
+    x[torch.from_numpy(chosen)] = blends(data.x, int(chosen.sum()), rng)
+    return {"x": x}
+
+
+def _redrawn(data: Data, chosen: Booleans, rng: np.random.Generator) -> dict[str, Tensor]:
+    edges = EdgeList.of(data)
+    ood = chosen[edges.ends]  # [2, edges]
+    incident = np.flatnonzero(ood.any(axis=0))
+    first, second = ood[:, incident]
+    kept = np.where(first & second, rng.integers(2, size=len(incident)), second)
+    edges = edges.redrawn(incident, kept, rng)
+    return {"edge_index": edges.edge_index(dtype=data.edge_index.dtype)}
