@@ -12,11 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from gnnsafe import __version__
+from gnnsafe.bench.paper import SHIFTS
 from gnnsafe.bench.run import Result, summaries
 from gnnsafe.bench.study import Cell, study
-from gnnsafe.datasets import SHIFTS
+from gnnsafe.datasets import DATASETS
 from gnnsafe.errors import GnnsafeError
 from gnnsafe.files import writable
+from gnnsafe.report.catalogue import catalogue_table
 from gnnsafe.report.distributions import altair
 from gnnsafe.report.page import write_page
 from gnnsafe.report.table import terminal_table
@@ -78,6 +80,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--quick", action="store_true", help="one seed and 50 epochs, for a first look in seconds")
     demo.set_defaults(command=_demo)
+    datasets = commands.add_parser(
+        "datasets",
+        help="list the data sets, their sizes and shifts, and whether they are at hand",
+        description="Lists every data set that load_benchmark knows: published counts, the shifts it can be under, and "
+        "whether its files are at hand in the data root, the cache or an installed package.",
+    )
+    datasets.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
+    datasets.set_defaults(command=_datasets)
     return parser
 
 
@@ -108,6 +118,13 @@ def _demo(arguments: argparse.Namespace) -> None:
     console.print(*notes, sep="\n", soft_wrap=True)
     write_page(out, results, title="gnnsafe demo: out-of-distribution nodes on Cora", lead=lead, notes=notes)
     console.print(f"Report: {out.absolute()}", soft_wrap=True)
+
+
+def _datasets(arguments: argparse.Namespace) -> None:
+    at_hand = {name: dataset.at_hand(arguments.data) for name, dataset in DATASETS.items()}
+    console = Console(highlight=False, markup=False)
+    console.print(catalogue_table(DATASETS, at_hand))
+    console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
 
 
 def _progress() -> Progress:

@@ -9,7 +9,10 @@ from torch import Tensor
 from gnnsafe.checks import check_edge_index, check_features, check_labels, check_mask
 from gnnsafe.errors import InputError, require
 
-__all__ = ["Graph", "check_graph", "node_labels", "node_mask"]
+__all__ = ["Data", "Graph", "check_graph", "node_labels", "node_mask"]
+
+
+Data = Any  # PyG's own class, where one is made or changed; its package ships no types
 
 
 @runtime_checkable

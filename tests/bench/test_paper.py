@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gnnsafe.bench import paper
-from gnnsafe.datasets import SHIFTS
+from gnnsafe.bench.paper import SHIFTS
 from gnnsafe.methods import GNNSafe
 from gnnsafe.training import CrossEntropy, EnergyMargin
 

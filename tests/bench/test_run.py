@@ -5,10 +5,10 @@ import pytest
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, train
 from gnnsafe.bench import run as module
-from gnnsafe.bench.paper import recipes
+from gnnsafe.bench.paper import SHIFTS, recipes
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import Result, run, summaries
-from gnnsafe.datasets import SHIFTS, Benchmark
+from gnnsafe.datasets import Benchmark
 from gnnsafe.methods import MSP, Energy
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import GCN

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gnnsafe.bench import study as module
+from gnnsafe.bench.paper import SHIFTS
 from gnnsafe.bench.study import Cell, study
-from gnnsafe.datasets import SHIFTS
 from gnnsafe.errors import InputError
 
 CELLS = [Cell("cora", shift, seed, epochs=2) for shift in SHIFTS for seed in (0, 1)]

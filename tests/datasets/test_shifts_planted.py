@@ -143,7 +143,7 @@ def test_any_object_with_features_and_edges_will_do(directed):
         ({"kind": "label"}, "'kind' must be one of feature, structure"),
         ({"share": 0.0}, r"'share' must lie in \(0, 1\) \(got 0.0\)"),
         ({"share": 1}, r"'share' must lie in \(0, 1\) \(got 1\)"),
-        ({"share": 0.5}, r"'share' must leave some of the 40 nodes to choose from \(got 60 nodes\)"),
+        ({"share": 0.5}, r"'share' must leave some of the 50 nodes to choose from \(got 60 nodes\)"),
         ({"seed": -1}, "'seed' must be a whole number >= 0"),
     ],
 )

@@ -10,7 +10,9 @@ from gnnsafe.bench.recipes import Recipe
 from gnnsafe.methods import MSP, Energy, GNNSafe
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
-__all__ = ["published", "recipes"]
+__all__ = ["SHIFTS", "published", "recipes"]
+
+SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a single graph
 
 # data set as named here → in the paper's tables
 DATASETS = {"cora": "Cora"}

@@ -50,9 +50,11 @@ def _outputs(benchmark: Benchmark, objective: Objective, epochs: int) -> tuple[O
 def _results(benchmark: Benchmark, recipe: Recipe, inside: Outputs, outside: dict[str, Outputs]) -> Iterable[Result]:
     graph = benchmark.id
     method = recipe.method.fit(inside, graph.y, graph.train_mask)
-    id_scores = method.score(inside)[graph.test_mask].numpy()
+    apart = method.score(inside)[graph.test_mask].numpy()
     for name, ood in benchmark.ood.items():
-        ood_scores = method.score(outside[name])[ood.mask].numpy()
+        scores = method.score(outside[name]).numpy()
+        ood_scores = scores[ood.mask.numpy()]
+        id_scores = scores[ood.test_mask.numpy()] if "test_mask" in ood else apart  # planted among ID nodes, or apart
         yield Result(
             benchmark.name,
             benchmark.shift,

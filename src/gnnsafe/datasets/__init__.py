@@ -1,6 +1,7 @@
 """Data sets and shifts: real graphs, and what it means to leave their distribution."""
 
 from gnnsafe.datasets import shifts
-from gnnsafe.datasets.benchmark import DATASETS, SHIFTS, Benchmark, load_benchmark
+from gnnsafe.datasets.benchmark import Benchmark, load_benchmark
+from gnnsafe.datasets.catalogue import DATASETS
 
-__all__ = ["DATASETS", "SHIFTS", "Benchmark", "load_benchmark", "shifts"]
+__all__ = ["DATASETS", "Benchmark", "load_benchmark", "shifts"]

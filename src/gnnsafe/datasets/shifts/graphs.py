@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -12,11 +12,10 @@ from torch import Tensor
 
 from gnnsafe.checks import check_mask
 from gnnsafe.errors import require, require_known
-from gnnsafe.graph import check_graph, node_mask
+from gnnsafe.graph import Data, check_graph, node_mask
 
 __all__ = ["SPLITS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
 
-Data = Any  # PyG's class, whose package ships no types
 TestNodes = Literal["all", "id-test"]
 SPLITS = ("train_mask", "val_mask", "test_mask")
 

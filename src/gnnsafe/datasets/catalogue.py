@@ -1,0 +1,157 @@
+"""The catalogue: every data set by name, with its published counts, its shifts, and how it is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gnnsafe.datasets import arxiv, pubmed_years, synthetic, twitch
+from gnnsafe.datasets.cora import packaged_cora
+from gnnsafe.datasets.public import PUBLIC
+from gnnsafe.datasets.shifts import domain, time
+from gnnsafe.datasets.splits import random_split
+from gnnsafe.graph import Data
+
+__all__ = ["DATASETS", "SINGLE_GRAPH", "Dataset", "Parts"]
+
+Root = str | os.PathLike[str] | None
+Parts = tuple[Data, Data, dict[str, Data]]  # ID graph, exposure graph, OOD graphs by name
+
+SINGLE_GRAPH = (
+    "structure", "feature", "label", "rewire", "feature-noise", "perturb-edges", "planted-feature", "planted-structure",
+)  # fmt: skip
+TENTHS = "a random split drawn from the seed, 1:1:8"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set: what is published of it, and how to get it.
+
+    `graph(root, seed)` is the one graph that the single-graph shifts change; `own` holds, for the shifts that come with
+    the data, a function to the ID, exposure and OOD graphs. All give a line on the source and the split besides.
+    """
+
+    nodes: int
+    edges: int
+    features: str
+    classes: int
+    at_hand: Callable[[Root], bool]
+    graph: Callable[[Root, int], tuple[Data, str]] | None = None
+    own: Mapping[str, Callable[[Root, int], tuple[Parts, str]]] = field(default_factory=dict)
+    middle: int | None = None  # the exposure class of the label shift where the paper sets it
+
+    @property
+    def shifts(self) -> tuple[str, ...]:
+        """The shifts that it can be put under."""
+        return (*(SINGLE_GRAPH if self.graph is not None else ()), *self.own)
+
+
+def _at_hand(name: str) -> Callable[[Root], bool]:
+    return lambda root: PUBLIC[name].at_hand(root) is not None
+
+
+def _cora(root: Root, seed: int) -> tuple[Data, str]:
+    data, source = PUBLIC["cora"].load(root, otherwise=lambda: packaged_cora(seed))
+    if "package" in source:
+        return data, f"{source}, a random split drawn from the seed, 20 per class/500/1000"
+    return data, f"{source}, the public split, 140/500/1000"
+
+
+def _cora_at_hand(root: Root) -> bool:
+    try:
+        return PUBLIC["cora"].at_hand(root) is not None or bool(packaged_cora(0))
+    except (OSError, ImportError):
+        return False
+
+
+def _public_split(name: str) -> Callable[[Root, int], tuple[Data, str]]:
+    def load(root: Root, seed: int) -> tuple[Data, str]:
+        data, source = PUBLIC[name].load(root)
+        return data, f"{source}, the public split"
+
+    return load
+
+
+def _tenths(name: str) -> Callable[[Root, int], tuple[Data, str]]:
+    def load(root: Root, seed: int) -> tuple[Data, str]:
+        data, source = PUBLIC[name].load(root)
+        return random_split(data, _all(data), seed), f"{source}, {TENTHS}"
+
+    return load
+
+
+def _all(data: Data) -> torch.Tensor:
+    return torch.ones(data.num_nodes, dtype=torch.bool)
+
+
+def _twitch(root: Root, seed: int) -> tuple[Parts, str]:
+    graphs = {name: twitch.country(name).load(root) for name in (twitch.ID, twitch.EXPOSURE, *twitch.OOD)}
+    inside, source = graphs[twitch.ID]
+    outside = {name: graphs[name][0] for name in twitch.OOD}
+    parts = domain(random_split(inside, _all(inside), seed), graphs[twitch.EXPOSURE][0], outside)
+    return parts, f"{source} and its siblings, {TENTHS}"
+
+
+def _twitch_at_hand(root: Root) -> bool:
+    return all(twitch.country(name).at_hand(root) for name in (twitch.ID, twitch.EXPOSURE, *twitch.OOD))
+
+
+def _over_time(data: Data, seed: int, periods: Any) -> Parts:
+    data = random_split(data, data.year <= periods.ID, seed)
+    parts: Parts = time(data, data.year, id=periods.ID, exposure=periods.EXPOSURE, ood=periods.OOD)
+    return parts
+
+
+def _arxiv(root: Root, seed: int) -> tuple[Parts, str]:
+    data, source = arxiv.ARXIV.load(root)
+    return _over_time(data, seed, arxiv), f"{source}, {TENTHS} of papers up to {arxiv.ID}"
+
+
+def _pubmed_years(root: Root, seed: int) -> tuple[Parts, str]:
+    data, source = pubmed_years.pubmed_with_years(root)
+    return _over_time(data, seed, pubmed_years), f"{source}, {TENTHS} of papers up to {pubmed_years.ID}"
+
+
+def _pubmed_years_at_hand(root: Root) -> bool:
+    return PUBLIC["pubmed"].at_hand(root) is not None and pubmed_years.years_file(root) is not None
+
+
+def _synthetic(root: Root, seed: int) -> tuple[Data, str]:
+    data = synthetic.synthetic(seed)
+    return random_split(data, _all(data), seed), f"the seed, {TENTHS}"
+
+
+def _synthetic_domains(root: Root, seed: int) -> tuple[Parts, str]:
+    graphs = {
+        name: synthetic.synthetic(seed + 1000 * place, drift=drift)
+        for place, (name, drift) in enumerate(synthetic.DOMAINS.items())
+    }
+    inside, exposure = graphs.pop("id"), graphs.pop("exposure")
+    return domain(random_split(inside, _all(inside), seed), exposure, graphs), f"the seed, {TENTHS}"
+
+
+def _synthetic_years(root: Root, seed: int) -> tuple[Parts, str]:
+    data, source = synthetic.synthetic(seed), f"the seed, {TENTHS} of nodes up to {synthetic.ID}"
+    return _over_time(data, seed, synthetic), source
+
+
+DATASETS = {
+    "cora": Dataset(2708, 10_556, "1433", 7, _cora_at_hand, _cora),
+    "citeseer": Dataset(3327, 9104, "3703", 6, _at_hand("citeseer"), _public_split("citeseer")),
+    "pubmed": Dataset(19_717, 88_648, "500", 3, _at_hand("pubmed"), _public_split("pubmed")),
+    "amazon-photo": Dataset(7650, 238_162, "745", 8, _at_hand("amazon-photo"), _tenths("amazon-photo")),
+    "amazon-computers": Dataset(13_752, 491_722, "767", 10, _at_hand("amazon-computers"), _tenths("amazon-computers")),
+    "coauthor-cs": Dataset(18_333, 163_788, "6805", 15, _at_hand("coauthor-cs"), _tenths("coauthor-cs"), middle=4),
+    "coauthor-physics": Dataset(34_493, 495_924, "8415", 5, _at_hand("coauthor-physics"), _tenths("coauthor-physics")),
+    "dblp": Dataset(17_716, 105_734, "1639", 4, _at_hand("dblp"), _tenths("dblp")),
+    "twitch": Dataset(9498, 315_774, "3170 or 128", 2, _twitch_at_hand, own={"domain": _twitch}),
+    "arxiv": Dataset(169_343, 1_166_243, "128", 40, lambda root: bool(arxiv.ARXIV.at_hand(root)), own={"time": _arxiv}),
+    "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own={"time": _pubmed_years}),
+    "synthetic": Dataset(
+        2000, 10_000, "500", 6, lambda _: True, _synthetic, {"domain": _synthetic_domains, "time": _synthetic_years}
+    ),
+}

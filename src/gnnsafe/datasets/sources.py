@@ -1,0 +1,92 @@
+"""Where a data set's files come from: a data root, a package that carries them, or the data set's own download."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnsafe.datasets.cache import cache_folder, cached_graph
+from gnnsafe.errors import DataNotFoundError, InputError
+from gnnsafe.graph import Data
+
+__all__ = ["Files", "data_root"]
+
+
+def data_root(root: str | os.PathLike[str] | None) -> Path | None:
+    """The folder given, or `$GNNSAFE_DATA`, or none; an `InputError` where it is no folder."""
+    given = root or os.environ.get("GNNSAFE_DATA")
+    if not given:
+        return None
+    if not Path(given).is_dir():
+        raise InputError(f"'root' must be a folder (got {str(given)!r}); see --data and GNNSAFE_DATA")
+    return Path(given)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
+
+    `download(folder)` lays out `path` under a folder as a data root has it.
+    """
+
+    name: str
+    path: str
+    files: tuple[str, ...]
+    read: Callable[[Path], Data]
+    download: Callable[[Path], object]
+
+    def at_hand(self, root: str | os.PathLike[str] | None) -> Path | None:
+        """The folder with all of the files, in the data root or as downloaded before; or none."""
+        for base in (data_root(root), cache_folder()):
+            if base is not None and all((base / self.path / name).is_file() for name in self.files):
+                return base / self.path
+        return None
+
+    def load(
+        self, root: str | os.PathLike[str] | None, *, otherwise: Callable[[], tuple[Data, str]] | None = None
+    ) -> tuple[Data, str]:
+        """The graph and a line on where it came from; `otherwise` is tried before a download.
+
+        What is in the data root is never written to; the graph as read is kept in the cache folder.
+        """
+        tried = [f"{base / self.path}" for base in (data_root(root), cache_folder()) if base is not None]
+        folder = self.at_hand(root)
+        if folder is None and otherwise is not None:
+            try:
+                return otherwise()
+            except (OSError, ImportError) as reason:
+                tried.append(str(reason))
+        if folder is None:
+            try:
+                folder = self._downloaded()
+            except Exception as reason:  # whatever a network, a proxy or a library makes of it
+                raise DataNotFoundError(
+                    f"{self.name} is nowhere to be had. Tried: {', '.join(tried)}, a download ({reason}). "
+                    f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}"
+                    + (", pip install 'gnnsafe[cora]'" if otherwise else "")
+                    + ", or allow the download."
+                ) from None
+        return cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder)), str(folder)
+
+    def _read(self, folder: Path) -> Data:
+        try:
+            return self.read(folder)
+        except InputError:
+            raise
+        except Exception as reason:  # whatever a reader makes of a damaged file
+            raise InputError(
+                f"the files of {self.name} in {folder} must be whole (got {type(reason).__name__}: {reason}); "
+                "fetch them anew"
+            ) from reason
+
+    def _downloaded(self) -> Path:
+        folder = cache_folder() / self.path
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as part:  # a broken download leaves nothing behind
+            self.download(Path(part))
+            shutil.move(Path(part) / self.path, folder)
+        return folder

@@ -1,0 +1,33 @@
+"""Splits of the in-distribution nodes, drawn from a seed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnsafe.graph import Data
+
+__all__ = ["per_class_split", "random_split"]
+
+
+def random_split(data: Data, nodes: Tensor, seed: int) -> Data:
+    """One tenth of the nodes in the mask `nodes` for training, one for validation, eight for testing."""
+    ids = nodes.nonzero().squeeze(1)
+    ids = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))]
+    tenth = len(ids) // 10
+    return _with_masks(data, ids[:tenth], ids[tenth : 2 * tenth], ids[2 * tenth :])
+
+
+def per_class_split(data: Data, seed: int) -> Data:
+    """20 training nodes per class, then 500 for validation and 1,000 for testing: the public split's shape."""
+    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
+    train = torch.cat([order[data.y[order] == label][:20] for label in data.y.unique()])
+    rest = order[~torch.isin(order, train)]
+    return _with_masks(data, train, rest[:500], rest[500:1500])
+
+
+def _with_masks(data: Data, *ids: Tensor) -> Data:
+    for name, chosen in zip(("train_mask", "val_mask", "test_mask"), ids, strict=True):
+        data[name] = torch.zeros(data.num_nodes, dtype=torch.bool)
+        data[name][chosen] = True
+    return data

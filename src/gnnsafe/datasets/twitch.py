@@ -1,0 +1,36 @@
+"""Twitch: one graph of users per country, the same features and labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gnnsafe.datasets.public import row_normalised
+from gnnsafe.datasets.sources import Files
+from gnnsafe.graph import Data
+
+__all__ = ["EXPOSURE", "ID", "OOD", "country"]
+
+ID, EXPOSURE, OOD = "DE", "EN", ("ES", "FR", "RU")
+
+
+def country(name: str) -> Files:
+    """One country's graph: 3,170 multi-hot features, or the 128 dense ones that PyG's download has."""
+
+    def read(folder: Path) -> Data:
+        from torch_geometric.data import Data
+
+        with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+            x, y, edges = (torch.from_numpy(file[key]) for key in ("features", "target", "edges"))
+        data = Data(x=x.float(), y=y.long(), edge_index=edges.long().T.contiguous())
+        # A multi-hot row sums to its number of words; PyG's 128 numbers have signs, and no sum to divide by.
+        return row_normalised(data) if (data.x >= 0).all() else data
+
+    def download(root: Path) -> object:
+        from torch_geometric.datasets import Twitch
+
+        return Twitch(str(root / "Twitch"), name)
+
+    return Files(f"twitch-{name.lower()}", f"Twitch/{name}/raw", (f"{name}.npz",), read, download)

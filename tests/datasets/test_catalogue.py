@@ -1,0 +1,227 @@
+"""Every data set against its published counts, on real files where they are at hand."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.datasets
+
+from gnnsafe import load_benchmark
+from gnnsafe.datasets import DATASETS, twitch
+from gnnsafe.datasets.benchmark import label_classes
+from gnnsafe.datasets.catalogue import SINGLE_GRAPH
+from gnnsafe.errors import DataNotFoundError, InputError
+
+SINGLE = ["cora", "pubmed", "amazon-photo", "coauthor-cs"]
+
+
+@pytest.fixture(scope="module")
+def everything(data_root) -> Path:
+    if not (data_root / "Coauthor").is_dir():
+        pytest.skip("not all real data sets are at hand")
+    return data_root
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_published_counts(everything, name):
+    dataset = DATASETS[name]
+    assert dataset.at_hand(everything)
+    data, source = dataset.graph(everything, 0)
+    counts = (data.num_nodes, data.num_edges, str(data.num_features), int(data.y.max()) + 1)
+    assert counts == (dataset.nodes, dataset.edges, dataset.features, dataset.classes)
+    assert data.is_undirected()
+    assert not data.has_self_loops()
+    sums = data.x.sum(dim=1)
+    assert ((sums - 1).abs() < 1e-5).logical_or(sums == 0).all()
+    assert str(everything) in source
+
+
+@pytest.mark.parametrize("name", ["amazon-photo", "coauthor-cs"])
+def test_random_split_of_tenths(everything, name):
+    first, other = (DATASETS[name].graph(everything, seed)[0] for seed in (0, 1))
+    sizes = [int(first[mask].sum()) for mask in ("train_mask", "val_mask", "test_mask")]
+    assert sizes[0] == sizes[1] == first.num_nodes // 10
+    assert sum(sizes) == first.num_nodes
+    assert not (first.train_mask & first.val_mask).any()
+    assert not torch.equal(first.train_mask, other.train_mask)
+
+
+@pytest.mark.parametrize(("name", "middle"), [("cora", 3), ("amazon-photo", 4), ("coauthor-cs", 4)])
+def test_the_papers_label_shift(everything, name, middle):
+    benchmark = load_benchmark(name, shift="label", root=everything)
+    y = benchmark.id.y
+    assert torch.equal(benchmark.exposure.mask, y == middle)
+    assert torch.equal(benchmark.ood["label"].mask, y < middle)
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        assert (y[benchmark.id[mask]] > middle).all()
+        assert benchmark.id[mask].any()
+
+
+@pytest.mark.parametrize("classes", range(3, 41))
+def test_the_label_rule_leaves_two_id_classes_and_one_ood_class(classes):
+    ood, exposure = label_classes(classes)
+    assert ood
+    assert len(exposure) == (classes > 3)
+    assert classes - len(ood) - len(exposure) >= 2
+
+
+def test_a_label_shift_of_three_classes_has_no_exposure(everything):
+    assert load_benchmark("pubmed", shift="label", root=everything).exposure is None
+    with pytest.raises(ValueError, match="at least 3 classes"):
+        label_classes(2)
+
+
+def test_twitch(everything):
+    benchmark = load_benchmark("twitch", shift="domain", root=everything)
+    assert (benchmark.id.num_nodes, benchmark.id.num_edges, benchmark.id.num_features) == (9498, 315_774, 3170)
+    assert benchmark.num_classes == 2
+    assert list(benchmark.ood) == ["ES", "FR", "RU"]
+    sizes = {name: (graph.num_nodes, graph.num_edges) for name, graph in benchmark.ood.items()}
+    # as PyG's, but that this copy of FR lacks two isolated users (PyG: 6,551 and 231,883)
+    assert sizes == {"ES": (4648, 123_412), "FR": (6549, 231_881), "RU": (4385, 78_993)}
+    assert (benchmark.exposure.num_nodes, benchmark.exposure.num_edges) == (7126, 77_774)
+    for graph in (benchmark.exposure, *benchmark.ood.values()):
+        assert graph.mask.all()
+    torch.testing.assert_close(benchmark.id.x.sum(dim=1)[benchmark.id.x.sum(dim=1) > 0].mean(), torch.tensor(1.0))
+
+
+def test_twitch_as_pyg_has_it(tmp_path):
+    """128 dense features with signs: nothing to normalise by."""
+    rng = np.random.default_rng(0)
+    for name in (twitch.ID, twitch.EXPOSURE, *twitch.OOD):
+        folder = tmp_path / "Twitch" / name / "raw"
+        folder.mkdir(parents=True)
+        features = rng.normal(size=(50, 128)).astype(np.float32)
+        edges, target = rng.integers(50, size=(90, 2)), rng.integers(2, size=50)
+        np.savez(folder / f"{name}.npz", features=features, edges=edges, target=target)
+    benchmark = load_benchmark("twitch", shift="domain", root=tmp_path)
+    assert benchmark.id.num_features == 128
+    assert benchmark.id.x.min() < 0
+    with np.load(tmp_path / "Twitch" / "DE" / "raw" / "DE.npz") as file:
+        np.testing.assert_array_equal(benchmark.id.x, file["features"])
+        np.testing.assert_array_equal(benchmark.id.edge_index, file["edges"].T)
+
+
+def test_pubmed_years(everything):
+    benchmark = load_benchmark("pubmed-years", shift="time", root=everything)
+    year = benchmark.id.year
+    assert list(benchmark.ood) == ["2001-2005", "2006-2010"]
+    last = {"id": 1995, "exposure": 2000, "2001-2005": 2005, "2006-2010": 2010}
+    graphs = {"id": benchmark.id, "exposure": benchmark.exposure, **benchmark.ood}
+    for name, graph in graphs.items():
+        assert year[graph.edge_index].max() <= last[name]
+        assert graph.num_nodes == 19_717
+    assert (year[benchmark.id.train_mask | benchmark.id.val_mask | benchmark.id.test_mask] <= 1995).all()
+    assert torch.bincount(benchmark.id.y[year <= 1990]).tolist() == [1636, 529, 1693]  # as the data's README says
+    newest = benchmark.ood["2006-2010"].mask
+    assert torch.bincount(benchmark.id.y[newest]).tolist() == [478, 2293, 1183]
+
+
+def test_pubmed_years_without_its_file(tmp_path):
+    with pytest.raises(DataNotFoundError, match=r"pubmed-years is nowhere to be had\. Tried: .*PubMedTemporal"):
+        load_benchmark("pubmed-years", shift="time", root=tmp_path)
+
+
+def write_arxiv(root: Path, nodes: int = 60, edges: int = 200, features: int = 8) -> dict[str, np.ndarray]:
+    """A small data set in the format in which OGB ships its raw files."""
+    rng = np.random.default_rng(0)
+    tables = {
+        "edge": rng.integers(nodes, size=(edges, 2)),
+        "node-feat": rng.normal(size=(nodes, features)).round(6),
+        "node-label": rng.integers(5, size=(nodes, 1)),
+        "node_year": rng.integers(2012, 2021, size=(nodes, 1)),
+        "num-node-list": np.array([[nodes]]),
+        "num-edge-list": np.array([[edges]]),
+    }
+    folder = root / "ogbn_arxiv" / "raw"
+    folder.mkdir(parents=True)
+    for name, table in tables.items():
+        with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
+            np.savetxt(file, table, delimiter=",", fmt="%g" if name == "node-feat" else "%d")
+    return tables
+
+
+def test_arxiv(tmp_path):
+    tables = write_arxiv(tmp_path)
+    assert DATASETS["arxiv"].at_hand(tmp_path)
+    benchmark = load_benchmark("arxiv", shift="time", root=tmp_path)
+    year = torch.from_numpy(tables["node_year"][:, 0])
+    np.testing.assert_allclose(benchmark.id.x, tables["node-feat"], rtol=1e-5)
+    assert list(benchmark.ood) == ["2018", "2019", "2020"]
+    edges = torch.from_numpy(tables["edge"].T)
+    for name, graph in {"2015": benchmark.id, "2017": benchmark.exposure, **benchmark.ood}.items():
+        kept = (year[edges] <= int(name)).all(dim=0)
+        assert torch.equal(graph.edge_index, edges[:, kept])  # directed, in the file's order
+        if "mask" in graph:
+            first = 2016 if name == "2017" else int(name)
+            assert torch.equal(graph.mask, (year >= first) & (year <= int(name)))
+    assert torch.equal(benchmark.id.train_mask | benchmark.id.val_mask | benchmark.id.test_mask, year <= 2015)
+
+
+def test_arxiv_from_broken_files(tmp_path):
+    write_arxiv(tmp_path)
+    label = tmp_path / "ogbn_arxiv" / "raw" / "node-label.csv.gz"
+    whole = label.read_bytes()
+    label.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"node-label.csv.gz must be a gzipped table of numbers .*; fetch it anew"):
+        load_benchmark("arxiv", shift="time", root=tmp_path)
+    label.write_bytes(gzip.compress(b"1\n2\n"))
+    with pytest.raises(InputError, match=r"node-label.csv.gz must have a row for each of 60 nodes \(got 2\)"):
+        load_benchmark("arxiv", shift="time", root=tmp_path)
+
+
+def test_arxiv_is_downloaded_as_ogb_ships_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def download(url: str, folder: str) -> str:
+        assert url.endswith("/nodeproppred/arxiv.zip")
+        write_arxiv(tmp_path / "zip")
+        (tmp_path / "zip" / "ogbn_arxiv").rename(tmp_path / "zip" / "arxiv")
+        return shutil.make_archive(f"{folder}/arxiv", "zip", tmp_path / "zip")
+
+    monkeypatch.setattr(torch_geometric.data, "download_url", download)
+    assert load_benchmark("arxiv", shift="time").id.num_nodes == 60
+
+
+@pytest.mark.parametrize("shift", DATASETS["synthetic"].shifts)
+def test_synthetic_has_every_shift(shift):
+    first, again = (load_benchmark("synthetic", shift=shift, seed=3) for _ in range(2))
+    graphs = {"id": first.id, "exposure": first.exposure, **first.ood}
+    others = {"id": again.id, "exposure": again.exposure, **again.ood}
+    for name, graph in graphs.items():
+        for key in graph.keys():  # noqa: SIM118 - PyG's Data is no dict
+            assert torch.equal(graph[key], others[name][key]), (name, key)
+        if name != "id":
+            assert graph.mask.any()
+    assert first.id.train_mask.any()
+    assert {*SINGLE_GRAPH, "domain", "time"} == {*DATASETS["synthetic"].shifts}
+
+
+@pytest.mark.parametrize("shift", ["structure", "feature", "rewire", "feature-noise", "perturb-edges"])
+def test_only_id_test_nodes_count_by_the_rigorous_protocol(shift):
+    everyone = load_benchmark("synthetic", shift=shift)
+    rigorous = load_benchmark("synthetic", shift=shift, test_nodes="id-test")
+    assert everyone.ood[shift].mask.all()
+    assert torch.equal(rigorous.ood[shift].mask, rigorous.id.test_mask)
+
+
+@pytest.mark.parametrize("shift", ["planted-feature", "planted-structure"])
+def test_planted_nodes_stand_among_id_nodes(shift):
+    benchmark = load_benchmark("synthetic", shift=shift)
+    graph = benchmark.ood[shift]
+    assert int(graph.mask.sum()) == 200
+    assert not (graph.mask & (benchmark.id.train_mask | benchmark.id.val_mask)).any()
+    assert torch.equal(graph.test_mask, benchmark.id.test_mask & ~graph.mask)
+
+
+@pytest.mark.parametrize("name", ["citeseer", "amazon-computers", "coauthor-physics", "dblp", "twitch", "arxiv"])
+def test_what_is_not_at_hand_is_said(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert not DATASETS[name].at_hand(tmp_path)
+    with pytest.raises(DataNotFoundError, match=r"is nowhere to be had\. Tried: .*, a download \(.*\)\. Pass root="):
+        load_benchmark(name, shift=DATASETS[name].shifts[-1], root=tmp_path)
