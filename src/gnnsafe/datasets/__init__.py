@@ -2,5 +2,6 @@
 
 from gnnsafe.datasets import shifts
 from gnnsafe.datasets.benchmark import DATASETS, SHIFTS, Benchmark, load_benchmark
+from gnnsafe.datasets.reading import read_graph
 
-__all__ = ["DATASETS", "SHIFTS", "Benchmark", "load_benchmark", "shifts"]
+__all__ = ["DATASETS", "SHIFTS", "Benchmark", "load_benchmark", "read_graph", "shifts"]
