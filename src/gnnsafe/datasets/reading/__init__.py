@@ -59,11 +59,15 @@ def read_graph(
     from torch_geometric.utils import to_undirected
 
     parts = _parts(Path(path), None if edges is None else Path(edges), drop_unknown_edges)
-    tensors = {name: torch.from_numpy(part) for name, part in parts.items() if isinstance(part, np.ndarray)}
-    data = Data(**{name: tensors.get(name, part) for name, part in parts.items() if part is not None})
+    data = Data(**{name: _tensor(part) for name, part in parts.items() if part is not None})
     if undirected:
         data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)
     return data
+
+
+def _tensor(part: Any) -> Any:
+    """An array as a tensor that may be written to, which Arrow's own memory may not; all else as it is."""
+    return torch.from_numpy(np.require(part, requirements="CW")) if isinstance(part, np.ndarray) else part
 
 
 def _parts(path: Path, edges: Path | None, drop_unknown_edges: bool) -> dict[str, Any]:

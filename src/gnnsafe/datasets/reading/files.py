@@ -27,7 +27,7 @@ def is_csv(file: Path) -> bool:
 
 def column_names(file: Path) -> list[str]:
     """The file's columns, each name once."""
-    with readable(file, "Parquet", OSError, pa.ArrowException):
+    with readable(file, "CSV" if is_csv(file) else "Parquet", OSError, pa.ArrowException):
         names = _header(file) if is_csv(file) else parquet.read_schema(file).names
     for name in names:
         if names.count(name) > 1:
@@ -60,14 +60,14 @@ def read_table(file: Path, columns: Sequence[str], *, text: Collection[str] = ()
 
 def _header(file: Path) -> list[str]:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
+        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
             names = next(csv.reader(lines), [])
-    except UnicodeDecodeError as error:
-        raise _not_utf8(file) from error
     except csv.Error as error:
         raise refusal(file, f"cannot be read as CSV ({error})", DAMAGED) from error
     if not names:
         raise refusal(file, "must start with a line of column names (got an empty line or file)", "write the header")
+    if any("\udc80" <= letter <= "\udcff" for letter in "".join(names)):  # bytes that could not be decoded
+        raise _not_utf8(file)
     return names
 
 

@@ -23,13 +23,12 @@ BENCHMARK = (*(f"{name}_{part}" for name in ("adj", "attr") for part in PARTS), 
 
 def npz_arrays(file: Path) -> Arrays:
     """The file's arrays by their plain names. Arrays of Python objects are refused: they could run code."""
-    with readable(file, ".npz", Exception):  # a damaged zip fails in a dozen ways
-        zipped = np.load(file, allow_pickle=False)
+    with readable(file, ".npz", Exception), file.open("rb") as stream:  # a damaged zip fails in a dozen ways
+        zipped = np.load(stream, allow_pickle=False)
         if not isinstance(zipped, np.lib.npyio.NpzFile):
             raise refusal(file, "must be a zip of arrays (got one array)", "write it with np.savez")
-        with zipped:
-            benchmark = "adj_indptr" in zipped
-            arrays = {key: zipped[key] for key in (BENCHMARK if benchmark else NAMES) if key in zipped}
+        benchmark = "adj_indptr" in zipped
+        arrays = {key: zipped[key] for key in (BENCHMARK if benchmark else NAMES) if key in zipped}
     return _plain(file, arrays) if benchmark else arrays
 
 

@@ -108,8 +108,8 @@ def _edges(file: Path, ids: Column, nodes: Path, drop_unknown: bool) -> dict[str
     ends = [str(find_column(file, names, *pair, required=True)) for pair in (("source", "src"), ("target", "dst"))]
     table = read_table(file, ends, text=ends)
     edge_index = np.stack([_positions(plain(table[end]), ids) for end in ends])
-    unknown: NDArray[np.bool_] = edge_index < 0
-    lost: NDArray[np.bool_] = unknown.any(axis=0)
+    unknown = edge_index < 0
+    lost = unknown[0] | unknown[1]
     if drop_unknown and not lost.all():
         return {"edge_index": edge_index[:, ~lost], "dropped_edges": int(lost.sum())}
     if lost.any():
