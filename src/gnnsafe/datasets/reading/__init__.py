@@ -67,7 +67,7 @@ def read_graph(
 
 def _tensor(part: Any) -> Any:
     """An array as a tensor that may be written to, which Arrow's own memory may not; all else as it is."""
-    return torch.from_numpy(np.require(part, requirements="CW")) if isinstance(part, np.ndarray) else part
+    return torch.from_numpy(np.require(part, requirements=["C", "W"])) if isinstance(part, np.ndarray) else part
 
 
 def _parts(path: Path, edges: Path | None, drop_unknown_edges: bool) -> dict[str, Any]:

@@ -31,8 +31,7 @@ def graph_from_arrays(file: Path, arrays: Arrays, *, drop_unknown_edges: bool) -
     parts["node_id"] = _ids(file, each.pop("node_id", np.arange(nodes)))
     if "y" in each:
         parts["y"], names = _labels(file, each.pop("y"))
-        given = arrays["class_names"].tolist() if "class_names" in arrays else None
-        parts["class_names"] = given if names is None else names
+        parts["class_names"] = names or _class_names(file, arrays.get("class_names"), int(parts["y"].max()) + 1)
     if "timestamp" in each:
         parts["timestamp"] = _times(file, each.pop("timestamp"))
     for name, mask in each.items():
@@ -95,6 +94,8 @@ def _per_node(file: Path, name: str, values: NDArray[Any], nodes: int) -> NDArra
 
 
 def _ids(file: Path, ids: NDArray[Any]) -> list[Any]:
+    if ids.dtype.kind not in "iufU":
+        raise refusal(file, f"must be numbers or text (got {_kind(ids)})", "use one of either per node", key="node_id")
     _, first, back = np.unique(ids, return_index=True, return_inverse=True)
     repeated = first[back] != np.arange(len(ids))
     if repeated.any():
@@ -108,11 +109,21 @@ def _ids(file: Path, ids: NDArray[Any]) -> list[Any]:
     return list(ids.tolist())
 
 
+def _class_names(file: Path, names: NDArray[Any] | None, classes: int) -> list[str] | None:
+    if names is None:
+        return None
+    if names.ndim != 1 or names.dtype.kind != "U" or len(names) < classes:
+        problem = f"must hold a name for each of the {classes} classes of y (got {_kind(names)})"
+        raise refusal(file, problem, "write a list of text", key="class_names")
+    return list(names.tolist())
+
+
 def _labels(file: Path, y: NDArray[Any]) -> tuple[NDArray[np.int64], list[str] | None]:
     """Class numbers, −1 where there is none, and the classes' names, sorted, if the labels are text."""
     if y.dtype.kind == "U":
-        names, y = np.unique(y, return_inverse=True)
-        return y.astype(np.int64), names.tolist()
+        names, number = np.unique(y, return_inverse=True)
+        nameless = int(names[0] == "")  # sorted before all names
+        return number.astype(np.int64) - nameless, names[nameless:].tolist()
     if y.dtype.kind not in "fiub":
         raise refusal(file, f"must be whole numbers or names (got {_kind(y)})", "write class numbers", key="y")
     known = np.where(np.isnan(y), -1, y)

@@ -24,9 +24,11 @@ SPLITS = ("train", "val", "test")
 
 
 def plain(column: Column) -> Column:
-    """The column without dictionary encoding; empty text is null."""
+    """The column without dictionary encoding or string views; empty text is null."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     if is_text(column.type):
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
     return column
@@ -34,7 +36,7 @@ def plain(column: Column) -> Column:
 
 def is_text(kind: Any) -> bool:
     """Whether a column of this type holds text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_list(kind: Any) -> bool:
@@ -108,6 +110,7 @@ def list_features(file: Path, column: Column, name: str) -> NDArray[np.float32]:
 
 def labels(file: Path, column: Column, name: str) -> tuple[NDArray[np.int64], list[str] | None]:
     """Class numbers, −1 where there is none, and the classes' names, sorted, if the labels are text."""
+    given = column
     if is_text(column.type) and is_csv(file):
         column = _understood(file, column, name)
     if is_text(column.type):
@@ -122,7 +125,7 @@ def labels(file: Path, column: Column, name: str) -> tuple[NDArray[np.int64], li
         place = int(wrong.argmax())
         raise refusal(
             file,
-            f"must be a whole number >= 0, or a name (got {shown(column[place].as_py())})",
+            f"must be a whole number >= 0, or a name (got {shown(given[place].as_py())})",
             "number the classes from 0, and leave the field empty where there is no label",
             column=name,
             row=place + 1,
@@ -132,6 +135,8 @@ def labels(file: Path, column: Column, name: str) -> tuple[NDArray[np.int64], li
 
 def splits(file: Path, column: Column, name: str) -> dict[str, NDArray[np.bool_]]:
     """The masks of train, val and test; a node whose split is empty is in none of them."""
+    if not (is_text(column.type) or pa.types.is_null(column.type)):
+        raise refusal(file, f"must hold {', '.join(SPLITS)} (got {column.type})", "write the names", column=name)
     values = column.cast(pa.string())
     split = pc.index_in(values, value_set=pa.array(SPLITS))
     if place := first_row(pc.and_(pc.is_null(split), pc.is_valid(values))):

@@ -56,8 +56,9 @@ def _content(file: Path) -> Any:
 def _array(file: Path, name: str, value: object) -> NDArray[Any]:
     if isinstance(value, Tensor):
         with readable(file, ".pt", Exception):
-            dense = value.detach().to_dense()
-            return (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
+            dense = value.detach() if value.layout == torch.strided else value.detach().to_dense()
+            return np.asarray(dense.float() if dense.dtype == torch.bfloat16 else dense)
     if name in ("node_id", "class_names") and isinstance(value, list):
-        return np.array(value)
+        with readable(file, ".pt", ValueError):  # lists within the list, of different lengths
+            return np.array(value)
     raise refusal(file, f"must be a tensor (got {type(value).__name__})", REMEDY, key=name)

@@ -34,7 +34,8 @@ def graph_from_tables(nodes: Path, edges: Path, *, drop_unknown_edges: bool) -> 
     ids = _ids(nodes, plain(table[id_name]), str(id_name))
     rest = table.drop_columns([*text, *([found["timestamp"]] if found["timestamp"] else [])])
     parts: dict[str, Any] = {}
-    parts["x"], parts["ignored_columns"] = _features(nodes, rest)
+    parts["x"], ignored = _features(nodes, rest)
+    parts["ignored_columns"] = ignored or None
     if found["y"]:
         parts["y"], parts["class_names"] = columns.labels(nodes, plain(table[found["y"]]), found["y"])
     if found["split"]:
@@ -50,8 +51,10 @@ def graph_from_tables(nodes: Path, edges: Path, *, drop_unknown_edges: bool) -> 
 
 def _ids(file: Path, column: Column, name: str) -> Column:
     """Each node's id, given and given once; those of a CSV file are whole numbers if all are, else text."""
-    if pa.types.is_nested(column.type):
-        raise refusal(file, f"must be numbers or text (got {column.type})", "use one value per node", column=name)
+    if not _comparable(column.type):
+        raise refusal(
+            file, f"must be numbers or text (got {column.type})", "use one number or text per node", column=name
+        )
     if place := first_row(pc.is_null(column, nan_is_null=True)):
         raise refusal(file, "must be given (got nothing)", "give every node an id", column=name, row=place)
     if is_csv(file) and pc.all(pc.match_substring_regex(column, WHOLE)).as_py():
@@ -107,7 +110,7 @@ def _edges(file: Path, ids: Column, nodes: Path, drop_unknown: bool) -> dict[str
     names = column_names(file)
     ends = [str(find_column(file, names, *pair, required=True)) for pair in (("source", "src"), ("target", "dst"))]
     table = read_table(file, ends, text=ends)
-    edge_index = np.stack([_positions(plain(table[end]), ids) for end in ends])
+    edge_index = np.stack([_positions(file, plain(table[end]), end, ids) for end in ends])
     unknown = edge_index < 0
     lost = unknown[0] | unknown[1]
     if drop_unknown and not lost.all():
@@ -124,8 +127,10 @@ def _edges(file: Path, ids: Column, nodes: Path, drop_unknown: bool) -> dict[str
     return {"edge_index": edge_index}
 
 
-def _positions(column: Column, ids: Column) -> NDArray[np.int64]:
+def _positions(file: Path, column: Column, name: str, ids: Column) -> NDArray[np.int64]:
     """Each value's place among the ids, −1 where it has none. Values of different types are compared as text."""
+    if not _comparable(column.type):
+        raise refusal(file, f"must be ids of nodes (got {column.type})", "use one number or text per edge", column=name)
     if column.type != ids.type:
         try:
             column = column.cast(ids.type)
@@ -133,3 +138,11 @@ def _positions(column: Column, ids: Column) -> NDArray[np.int64]:
             column, ids = column.cast(pa.string()), ids.cast(pa.string())
     positions: NDArray[np.int64] = pc.index_in(column, value_set=ids).fill_null(-1).to_numpy().astype(np.int64)
     return positions
+
+
+def _comparable(kind: Any) -> bool:
+    """Whether values of this type can be looked up, and compared as text with those of another."""
+    types = pa.types
+    if types.is_float16(kind):
+        return False
+    return bool(types.is_primitive(kind) or types.is_decimal(kind) or types.is_null(kind) or columns.is_text(kind))
