@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -332,6 +333,20 @@ def test_edges_whose_ids_cannot_be_compared_are_refused(tmp_path):
     assert "edges.parquet, column 'target': must be ids of nodes (got list<" in refusal(tmp_path)
 
 
+def test_ids_of_another_type_that_no_node_has_are_refused(tmp_path):
+    write_graph(tmp_path, "parquet", {"id": [1, 2], "a": [0, 0]}, {"source": ["1", "eve"], "target": ["2", "1"]})
+    assert "edges.parquet, column 'source', row 2: must be the id of a node" in refusal(tmp_path)
+
+
+def test_csv_rows_may_be_long_but_not_endless(tmp_path):
+    write_graph(tmp_path, nodes=b"id,a,text\n1,2," + b"x" * 2**22, edges=b"source,target\n1,1\n")
+    assert read_graph(tmp_path).x.tolist() == [[2]]
+    write_graph(tmp_path, nodes=b"id,a,text\n1,2," + b"x" * 2**26)
+    assert "nodes.csv: cannot be read as CSV (straddling object" in refusal(tmp_path)
+    write_graph(tmp_path, nodes=b'id,"' + b"x" * 2**20)
+    assert "nodes.csv: cannot be read as CSV (field larger than field limit" in refusal(tmp_path)
+
+
 def test_a_graph_that_would_lose_every_edge_is_refused(tmp_path):
     write_graph(tmp_path, edges=b"source,target\n1,2\n2,1\n")
     assert "no edge would be left: check that both files write ids alike" in refusal(tmp_path, drop_unknown_edges=True)
@@ -610,6 +625,16 @@ def test_a_file_that_would_run_code_is_refused_and_not_run(tmp_path, write):
     write({"x": torch.eye(3), "edge_index": torch.tensor([[0], [1]]), "y": Malicious(trace)}, file)
     assert "graph.pt: must hold tensors and PyG's Data alone" in refusal(file)
     assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    "state", [b"}b.", b"K\x05b.", b"}X\x06\x00\x00\x00_storeK\x05sb."], ids=["empty", "number", "store"]
+)
+def test_a_forged_data_is_refused(tmp_path, state):
+    with zipfile.ZipFile(tmp_path / "graph.pt", "w") as forged:
+        forged.writestr("graph/data.pkl", b"\x80\x02ctorch_geometric.data.data\nData\n)\x81" + state)
+        forged.writestr("graph/version", "3")
+    assert "graph.pt: " in refusal(tmp_path / "graph.pt")
 
 
 def test_other_contents_of_pt_are_refused(tmp_path):

@@ -19,6 +19,8 @@ __all__ = ["column_names", "find_column", "read_table"]
 
 Table = Any  # Arrow's classes, whose package ships no types
 
+BLOCK = 2**24  # bytes: a row of a CSV file may be as long
+
 
 def is_csv(file: Path) -> bool:
     """Whether the file is read as CSV, where all is text until it is understood, or as Parquet."""
@@ -80,7 +82,8 @@ def _csv_table(file: Path, columns: Sequence[str], text: Collection[str]) -> Tab
     )
     parse = arrow_csv.ParseOptions(newlines_in_values=True)
     try:
-        table = arrow_csv.read_csv(file, parse_options=parse, convert_options=convert)
+        read = arrow_csv.ReadOptions(block_size=BLOCK)
+        table = arrow_csv.read_csv(file, read_options=read, parse_options=parse, convert_options=convert)
     except (OSError, pa.ArrowException) as error:
         raise _not_csv(file, parse, convert) from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow takes text for that is not UTF-8
@@ -92,8 +95,8 @@ def _not_csv(file: Path, parse: Any, convert: Any) -> GraphFileError:
     """Read again what could not be read, row after row: only so does Arrow count them."""
     reason = ""
     try:
-        options = arrow_csv.ReadOptions(use_threads=False)
-        arrow_csv.read_csv(file, read_options=options, parse_options=parse, convert_options=convert)
+        read = arrow_csv.ReadOptions(block_size=BLOCK, use_threads=False)
+        arrow_csv.read_csv(file, read_options=read, parse_options=parse, convert_options=convert)
     except (OSError, pa.ArrowException) as error:
         reason = str(error)
     if "UTF8" in reason:

@@ -40,17 +40,15 @@ def _content(file: Path) -> Any:
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
 
-    with readable(file, ".pt", Exception):  # a damaged or hostile file fails in any way it likes
+    with readable(file, ".pt", OSError), file.open("rb") as stream:
         try:
             with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
-                return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:
-            if found := re.search(r"GLOBAL (\S+)", str(error)):
-                problem = f"must hold tensors and PyG's Data alone (got {found[1]}, which was not run)"
-                raise refusal(file, problem, REMEDY) from None
-            if "\n" in str(error):  # torch's advice to load the file without protection, which is not passed on
-                raise refusal(file, "must hold tensors and PyG's Data alone, undamaged", REMEDY) from None
-            raise
+                return torch.load(stream, map_location="cpu", weights_only=True)
+        except Exception as error:  # a damaged or hostile file fails in any way it likes
+            found = re.search(r"GLOBAL (\S+)", str(error))
+            got = f"{found[1]}, which was not run" if found else "another kind of file, or a damaged one"
+            # Torch's own message is left out: it advises to load the file without protection.
+            raise refusal(file, f"must hold tensors and PyG's Data alone (got {got})", REMEDY) from None
 
 
 def _array(file: Path, name: str, value: object) -> NDArray[Any]:
