@@ -131,6 +131,12 @@ def test_features_in_a_list_column(tmp_path, kind, name):
     assert data.ignored_columns == ["other"]
 
 
+def test_numbers_of_csv_may_be_written_in_any_usual_way(tmp_path):
+    rows = b"".join(b"%d,%s\n" % row for row in enumerate([b"+1", b"-.5", b"1E+2", b" 3", b"4."]))
+    write_graph(tmp_path, nodes=b"id,a\n" + rows, edges=b"source,target\n0,1\n")
+    assert read_graph(tmp_path).x.flatten().tolist() == [1, -0.5, 100, 3, 4]
+
+
 def test_features_in_a_list_column_of_csv(tmp_path):
     write_graph(tmp_path, nodes=b'id,features\n0,"[0.5, 1]"\n1,"[2\n 3]"\n2,4;5\n', edges=b"source,target\n0,1\n")
     assert read_graph(tmp_path).x.tolist() == [[0.5, 1], [2, 3], [4, 5]]
@@ -188,6 +194,15 @@ def test_timestamps(tmp_path, written, expected, dtype):
     data = read_graph(write_graph(tmp_path, nodes=f"id,a,timestamp\n{rows}".encode(), edges=b"source,target\n0,1\n"))
     assert data.timestamp.tolist() == expected
     assert data.timestamp.dtype == dtype
+
+
+def test_capitals_and_spaces_in_column_names_hide_no_label(tmp_path):
+    nodes = b"ID, Label, a, Split\n1, 0, 5, train\n2, 1, 6, \n"
+    data = read_graph(write_graph(tmp_path, nodes=nodes, edges=b"Source, Target\n1,2\n"))
+    assert data.x.tolist() == [[5], [6]]
+    assert data.edge_index.tolist() == [[0], [1]]
+    assert data.y.tolist() == [0, 1]
+    assert data.train_mask.tolist() == [True, False]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_no_trouble(tmp_path):
@@ -291,8 +306,17 @@ BROKEN_NODES = {
     "no time": (b"id,a,timestamp\n1,1,5\n2,1,\n", ", column 'timestamp', row 2: must be given (got nothing)"),
     "time": (
         b"id,a,timestamp\n1,1,soon\n",
-        ", column 'timestamp', row 1: must be a number or an ISO date (got 'soon')",
+        ", column 'timestamp', row 1: must be a number or a date (got text, 'soon')",
     ),
+    "date": (
+        b"id,a,timestamp\n1,1,2020-01-01\n2,1,2020-13-01\n",
+        ", column 'timestamp', row 2: must be a date, as row 1 is (got '2020-13-01')",
+    ),
+    "year": (
+        b"id,a,timestamp\n1,1,2020\n2,1,2020-11-01\n",
+        ", column 'timestamp', row 2: must be a number, as row 1 is (got '2020-11-01')",
+    ),
+    "Infinity": (b"id,a\n1,1\n2,Infinity\n", ", column 'a', row 2: must be a finite number (got "),
     "latin-1": (b"id,a,name\n1,1,Ann\n2,1,Zo\xeb\n", ", column 'name', row 2: must be UTF-8 (got byte 0xeb)"),
     "latin-1 id": (b"id,a\nZo\xeb,1\n", ", column 'id', row 1: must be UTF-8 (got byte 0xeb)"),
     "latin-1 header": (b"id,a,Zo\xeb\n1,1,1\n", ": must be UTF-8 (got byte 0xeb)"),
@@ -380,6 +404,10 @@ BROKEN_COLUMNS = {
     ),
     "id type": ({"id": np.float16([1, 2]), "f": [1, 2]}, "column 'id': must be numbers or text (got halffloat)"),
     "split type": ({"id": [1], "f": [1], "split": [1]}, "column 'split': must hold train, val, test (got int64)"),
+    "time type": (
+        {"id": [1], "f": [1], "timestamp": [True]},
+        "column 'timestamp': must hold numbers or dates (got bool)",
+    ),
     "label type": (
         {"id": [1], "f": [1], "label": pa.array([0], pa.date32())},
         "column 'label': must hold whole numbers or names",

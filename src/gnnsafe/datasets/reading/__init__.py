@@ -43,6 +43,8 @@ def read_graph(
     - `split`, optional: train, val, test, or empty;
     - `timestamp`, optional: numbers, or dates, which become seconds since 1970.
 
+    Capitals in these names do not matter.
+
     The edge table has `source` and `target` (or `src` and `dst`), ids of nodes; its other columns are not read.
 
     `.npz` files hold `x` and `edge_index`, or the gnn-benchmark's `adj_*`, `attr_*` and `labels`; `.pt` files a PyG

@@ -15,11 +15,23 @@ from gnnsafe.datasets.reading.files import is_csv
 from gnnsafe.datasets.reading.refusal import refusal, shown
 from gnnsafe.errors import GraphFileError
 
-__all__ = ["first_row", "is_list", "is_text", "labels", "list_features", "numbers", "plain", "splits", "times"]
+__all__ = [
+    "first_row",
+    "is_list",
+    "is_text",
+    "labels",
+    "list_features",
+    "numbers",
+    "plain",
+    "splits",
+    "times",
+    "trimmed",
+]
 
 Column = Any  # Arrow's classes, whose package ships no types
 
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[nN]a[nN]|[iI]nf(inity)?)$"
+DATE = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])([ T]\d\d:\d\d(:\d\d)?)?$"
 SPLITS = ("train", "val", "test")
 
 
@@ -29,9 +41,15 @@ def plain(column: Column) -> Column:
         column = column.cast(column.type.value_type)
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
-    if is_text(column.type):
+    if is_text(column.type) and pc.any(pc.equal(column, "")).as_py():
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
     return column
+
+
+def trimmed(column: Column) -> Column:
+    """The plain column without spaces around text: in CSV they follow commas, and no name is meant to have them."""
+    column = plain(column)
+    return plain(pc.utf8_trim_whitespace(column)) if is_text(column.type) else column
 
 
 def is_text(kind: Any) -> bool:
@@ -156,13 +174,7 @@ def times(file: Path, column: Column, name: str) -> NDArray[np.int64] | NDArray[
     if types.is_date(kind) or types.is_timestamp(kind):
         column = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        raise refusal(
-            file,
-            f"must be a number or an ISO date (got {shown(column[0].as_py())})",
-            "write all as numbers, or all as 2024-12-31 or 2024-12-31 23:59:59",
-            column=name,
-            row=1,
-        )
+        raise _not_time(file, column, name)
     values: NDArray[np.int64] | NDArray[np.float64] = column.cast(
         pa.int64() if types.is_integer(column.type) else pa.float64(), safe=False
     ).to_numpy()
@@ -185,6 +197,20 @@ def _understood(file: Path, column: Column, name: str) -> Column:
             row=place,
         )
     return column.cast(pa.float64()) if kinds.to_pylist() != [False] else column
+
+
+def _not_time(file: Path, column: Column, name: str) -> GraphFileError:
+    remedy = "write all as numbers, or all as dates such as 2024-12-31 or 2024-12-31 23:59:59"
+    if not is_text(column.type):
+        return refusal(file, f"must hold numbers or dates (got {column.type})", remedy, column=name)
+    for kind, pattern in {"a date": DATE, "a number": NUMBER}.items():
+        fits = pc.match_substring_regex(column, pattern)
+        if fits[0].as_py() and (place := first_row(pc.invert(fits))):
+            problem = f"must be {kind}, as row 1 is (got {shown(column[place - 1].as_py())})"
+            return refusal(file, problem, remedy, column=name, row=place)
+    return refusal(
+        file, f"must be a number or a date (got text, {shown(column[0].as_py())})", remedy, column=name, row=1
+    )
 
 
 def _not_number(file: Path, column: Column, name: str, place: int, width: int) -> GraphFileError:

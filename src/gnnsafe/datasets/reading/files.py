@@ -38,8 +38,11 @@ def column_names(file: Path) -> list[str]:
 
 
 def find_column(file: Path, names: Sequence[str], *synonyms: str, required: bool = False) -> str | None:
-    """The one of `names` that is among `synonyms`."""
-    found = [name for name in synonyms if name in names]
+    """The one of `names` that is among `synonyms`, capitals and spaces around it set aside.
+
+    What is meant as a label must not pass for a feature because it is called "Label".
+    """
+    found = [name for name in names if name.strip().lower() in synonyms]
     if len(found) > 1:
         raise refusal(file, f"columns {' and '.join(map(repr, found))} mean the same", "rename or remove one")
     if required and not found:

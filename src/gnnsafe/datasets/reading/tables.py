@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gnnsafe.datasets.reading import columns
-from gnnsafe.datasets.reading.columns import first_row, plain
+from gnnsafe.datasets.reading.columns import first_row, plain, trimmed
 from gnnsafe.datasets.reading.files import column_names, find_column, is_csv, read_table
 from gnnsafe.datasets.reading.refusal import refusal, shown
 
@@ -37,9 +37,9 @@ def graph_from_tables(nodes: Path, edges: Path, *, drop_unknown_edges: bool) -> 
     parts["x"], ignored = _features(nodes, rest)
     parts["ignored_columns"] = ignored or None
     if found["y"]:
-        parts["y"], parts["class_names"] = columns.labels(nodes, plain(table[found["y"]]), found["y"])
+        parts["y"], parts["class_names"] = columns.labels(nodes, trimmed(table[found["y"]]), found["y"])
     if found["split"]:
-        parts |= columns.splits(nodes, plain(table[found["split"]]), found["split"])
+        parts |= columns.splits(nodes, trimmed(table[found["split"]]), found["split"])
         _check_training(nodes, parts, found["y"] or "label")
     if found["timestamp"]:
         parts["timestamp"] = columns.times(nodes, plain(table[found["timestamp"]]), found["timestamp"])
@@ -76,7 +76,7 @@ def _ids(file: Path, column: Column, name: str) -> Column:
 
 def _features(file: Path, table: Table) -> tuple[NDArray[np.float32], list[str]]:
     """Features [nodes, features] from the list column or all columns of numbers, and the names of the others."""
-    for name in {"features", "x"} & set(table.column_names):
+    for name in [name for name in table.column_names if name.strip().lower() in ("features", "x")]:
         column = plain(table[name])
         if columns.is_list(column.type) or (columns.is_text(column.type) and is_csv(file)):
             return columns.list_features(file, column, name), [other for other in table.column_names if other != name]
