@@ -451,6 +451,13 @@ def test_damaged_parquet_pages_are_refused(tmp_path):
     assert "edges.parquet: cannot be read as Parquet (" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("word", [b"bob", b"target"])
+def test_parquet_text_that_is_not_utf8_is_refused(tmp_path, word):
+    file = write_graph(tmp_path, "parquet") / "edges.parquet"
+    file.write_bytes(file.read_bytes().replace(word, b"\xff" * len(word)))
+    assert "edges.parquet: cannot be read as Parquet (" in refusal(tmp_path)
+
+
 def test_what_was_looked_for_is_said(tmp_path):
     assert f"{tmp_path}: must hold nodes.parquet or nodes.csv (found neither)" in refusal(tmp_path)
     nodes = write_table(tmp_path / "nodes.csv", NODES)

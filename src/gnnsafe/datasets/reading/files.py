@@ -19,6 +19,7 @@ __all__ = ["column_names", "find_column", "read_table"]
 
 Table = Any  # Arrow's classes, whose package ships no types
 
+ERRORS = (OSError, UnicodeDecodeError, pa.ArrowException)
 BLOCK = 2**24  # bytes: a row of a CSV file may be as long
 
 
@@ -29,7 +30,7 @@ def is_csv(file: Path) -> bool:
 
 def column_names(file: Path) -> list[str]:
     """The file's columns, each name once."""
-    with readable(file, "CSV" if is_csv(file) else "Parquet", OSError, pa.ArrowException):
+    with readable(file, "CSV" if is_csv(file) else "Parquet", *ERRORS):
         names = _header(file) if is_csv(file) else parquet.read_schema(file).names
     for name in names:
         if names.count(name) > 1:
@@ -56,8 +57,9 @@ def read_table(file: Path, columns: Sequence[str], *, text: Collection[str] = ()
     if is_csv(file):
         table = _csv_table(file, columns, text)
     else:
-        with readable(file, "Parquet", OSError, pa.ArrowException):
-            table = parquet.read_table(file, columns=list(columns), partitioning=None)
+        with readable(file, "Parquet", *ERRORS):
+            table = parquet.read_table(file, columns=list(columns), partitioning=None, page_checksum_verification=True)
+            table.validate(full=True)  # text is UTF-8, lists lie within their values
     if table.num_rows == 0:
         raise refusal(file, "must have at least one row (got none)", "write the rows, or check what wrote the file")
     return table
