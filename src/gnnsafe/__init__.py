@@ -7,7 +7,7 @@ scores = detector.score(new_data)              # float32, one per node, higher =
 __version__ = "0.1.0"
 
 from gnnsafe import methods, metrics, models
-from gnnsafe.datasets import load_benchmark, shifts
+from gnnsafe.datasets import load_benchmark, read_graph, shifts
 from gnnsafe.detector import Detector
 from gnnsafe.errors import GnnsafeError
 from gnnsafe.outputs import Outputs
@@ -30,6 +30,7 @@ __all__ = [
     "metrics",
     "models",
     "propagate",
+    "read_graph",
     "shifts",
     "train",
 ]

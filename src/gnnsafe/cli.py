@@ -15,10 +15,10 @@ from gnnsafe import __version__
 from gnnsafe.bench.paper import SHIFTS
 from gnnsafe.bench.run import Result, summaries
 from gnnsafe.bench.study import Cell, study
-from gnnsafe.datasets import DATASETS
+from gnnsafe.datasets import DATASETS, read_graph
 from gnnsafe.errors import GnnsafeError
 from gnnsafe.files import writable
-from gnnsafe.report.catalogue import catalogue_table
+from gnnsafe.report.catalogue import catalogue_table, graph_lines
 from gnnsafe.report.distributions import altair
 from gnnsafe.report.page import write_page
 from gnnsafe.report.table import terminal_table
@@ -82,11 +82,21 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(command=_demo)
     datasets = commands.add_parser(
         "datasets",
-        help="list the data sets, their sizes and shifts, and whether they are at hand",
+        help="list the data sets, their sizes and shifts, and whether they are at hand; or check a graph of your own",
         description="Lists every data set that load_benchmark knows: published counts, the shifts it can be under, and "
-        "whether its files are at hand in the data root, the cache or an installed package.",
+        "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph of "
+        "your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks.",
     )
     datasets.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
+    datasets.add_argument(
+        "graph", metavar="GRAPH", nargs="?", help="a folder with nodes and edges tables (.parquet, .csv), a table of "
+        "nodes, an .npz or a .pt file",
+    )  # fmt: skip
+    datasets.add_argument("--edges", metavar="FILE", help="the table of edges, where GRAPH is a table of nodes")
+    datasets.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
+    datasets.add_argument(
+        "--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there"
+    )
     datasets.set_defaults(command=_datasets)
     return parser
 
@@ -121,8 +131,17 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 
 def _datasets(arguments: argparse.Namespace) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    if arguments.graph is not None:
+        data = read_graph(
+            arguments.graph,
+            edges=arguments.edges,
+            undirected=arguments.undirected,
+            drop_unknown_edges=arguments.drop_unknown_edges,
+        )
+        console.print(*graph_lines(data), sep="\n", soft_wrap=True)
+        return
     at_hand = {name: dataset.at_hand(arguments.data) for name, dataset in DATASETS.items()}
-    console = Console(highlight=False, markup=False)
     console.print(catalogue_table(DATASETS, at_hand))
     console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
 

@@ -2,7 +2,8 @@
 
 GnnsafeError
 ├── InputError            a value breaks a rule            (a ValueError too)
-│   └── UnknownNameError  a name that is not in the table
+│   ├── UnknownNameError  a name that is not in the table
+│   └── GraphFileError    a graph's file breaks a rule, with its column and row
 ├── NotFittedError        scored before it was fitted      (a RuntimeError too)
 ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
@@ -18,6 +19,7 @@ from numbers import Integral, Real
 __all__ = [
     "DataNotFoundError",
     "GnnsafeError",
+    "GraphFileError",
     "InputError",
     "MissingExtraError",
     "NotFittedError",
@@ -40,6 +42,10 @@ class InputError(GnnsafeError, ValueError):
 
 class UnknownNameError(InputError):
     """A name that is not in the table it was looked up in."""
+
+
+class GraphFileError(InputError):
+    """A file does not hold the graph that it should; the message says file, column and row."""
 
 
 class NotFittedError(GnnsafeError, RuntimeError):

@@ -1,14 +1,16 @@
-"""The list of data sets, for the terminal."""
+"""Data sets for the terminal: the list of those we know, and what is in a graph of the user's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from rich.table import Table
 
 from gnnsafe.datasets.catalogue import SINGLE_GRAPH, Dataset
+from gnnsafe.graph import Data
 
-__all__ = ["catalogue_table"]
+__all__ = ["catalogue_table", "graph_lines"]
 
 
 def catalogue_table(datasets: Mapping[str, Dataset], at_hand: Mapping[str, bool]) -> Table:
@@ -25,3 +27,22 @@ def catalogue_table(datasets: Mapping[str, Dataset], at_hand: Mapping[str, bool]
     table.caption = f"* {', '.join(SINGLE_GRAPH)}"
     table.caption_justify = "left"
     return table
+
+
+def graph_lines(data: Data) -> list[str]:
+    """What is in a graph of the user's own, a line per thing."""
+    heard = torch.bincount(data.edge_index[1], minlength=data.num_nodes) > 0
+    lines = [
+        f"{data.num_nodes:,} nodes, {int((~heard).sum()):,} of which nobody points to",
+        f"{data.num_edges:,} {'undirected' if data.is_undirected() else 'directed'} edges"
+        + (f", {data.dropped_edges:,} left out for want of a node" if "dropped_edges" in data else ""),
+        f"{data.num_features:,} features",
+    ]
+    if "y" in data:
+        lines.append(f"{int(data.y.max()) + 1} classes, {int((data.y < 0).sum()):,} nodes without a label")
+    if "train_mask" in data:
+        sizes = [f"{int(data[f'{split}_mask'].sum()):,} {split}" for split in ("train", "val", "test")]
+        lines.append(f"split: {', '.join(sizes)}")
+    if "ignored_columns" in data:
+        lines.append(f"columns not read: {', '.join(data.ignored_columns)}")
+    return lines

@@ -1,0 +1,114 @@
+"""A user's own graph, from the files they have: tables, arrays, or what PyG saved."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnsafe.datasets.reading.arrays import graph_from_arrays
+from gnnsafe.datasets.reading.npz import npz_arrays
+from gnnsafe.datasets.reading.refusal import refusal
+from gnnsafe.datasets.reading.saved import saved_arrays
+from gnnsafe.errors import MissingExtraError
+from gnnsafe.graph import Data
+
+__all__ = ["read_graph"]
+
+TABLES = (".parquet", ".csv")
+ARRAYS = {".npz": npz_arrays, ".pt": saved_arrays}
+
+
+def read_graph(
+    path: str | os.PathLike[str],
+    *,
+    edges: str | os.PathLike[str] | None = None,
+    undirected: bool = False,
+    drop_unknown_edges: bool = False,
+) -> Data:
+    """A graph from a folder with `nodes` and `edges` tables, from a pair of tables, from `.npz`, or from `.pt`.
+
+    Tables are Parquet or CSV (UTF-8, with a header): `read_graph("folder")`, where Parquet goes before CSV, or
+    `read_graph("people.csv", edges="calls.parquet")`. Columns of the node table:
+
+    - `id` (or `node_id`): numbers or text, each once; in CSV whole numbers if all are, else text;
+    - features: either one column `features` (or `x`) of lists of numbers, or all other columns of numbers, in file
+      order. Columns without a single number are left out and named in `ignored_columns`;
+    - `label` (or `y`), optional: whole numbers >= 0, or names, numbered in sorted order; empty or −1 for none;
+    - `split`, optional: train, val, test, or empty;
+    - `timestamp`, optional: numbers, or dates, which become seconds since 1970.
+
+    Capitals in these names do not matter.
+
+    The edge table has `source` and `target` (or `src` and `dst`), ids of nodes; its other columns are not read.
+
+    `.npz` files hold `x` and `edge_index`, or the gnn-benchmark's `adj_*`, `attr_*` and `labels`; `.pt` files a PyG
+    `Data` or a dict of tensors. Both may hold `y`, `train_mask`, `val_mask`, `test_mask`, `timestamp`, `node_id` and
+    `class_names`; the rest is not read, and no code in them is run.
+
+    The graph has `x` (float32, dense), `edge_index` (int64), `node_id` (a list in node order; 0, 1, … if the file has
+    none) and what the file gave of `y` (int64, −1 for no label), `class_names`, the masks and `timestamp`.
+    `undirected` adds the reverse of every edge and removes repeated ones. `drop_unknown_edges` leaves out edges of
+    nodes that are not there, and counts them in `dropped_edges`. A file that breaks a rule raises a `GraphFileError`,
+    one line that says file, column and row (counted from 1, without the header).
+    """
+    from torch_geometric.data import Data  # three seconds to import: only where a graph is read
+    from torch_geometric.utils import to_undirected
+
+    parts = _parts(Path(path), None if edges is None else Path(edges), drop_unknown_edges)
+    data = Data(**{name: _tensor(part) for name, part in parts.items() if part is not None})
+    if undirected:
+        data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)
+    return data
+
+
+def _tensor(part: Any) -> Any:
+    """An array as a tensor that may be written to, which Arrow's own memory may not; all else as it is."""
+    return torch.from_numpy(np.require(part, requirements=["C", "W"])) if isinstance(part, np.ndarray) else part
+
+
+def _parts(path: Path, edges: Path | None, drop_unknown_edges: bool) -> dict[str, Any]:
+    """The graph's parts, read by what the file's name ends in."""
+    nodes = _table_in(path, "nodes") if path.is_dir() else path
+    ending = _ending(nodes, (*TABLES, *ARRAYS))
+    if ending in ARRAYS:
+        if edges is not None:
+            raise refusal(nodes, f"must hold the edges too (got edges={str(edges)!r})", "leave edges= out")
+        return graph_from_arrays(nodes, ARRAYS[ending](nodes), drop_unknown_edges=drop_unknown_edges)
+    if edges is None and not path.is_dir():
+        raise refusal(
+            nodes, "is a table of nodes, and no table of edges was given", "pass edges= (--edges), or their folder"
+        )
+    edges = edges or _table_in(path, "edges")
+    _ending(edges, TABLES)
+    try:
+        from gnnsafe.datasets.reading.tables import graph_from_tables
+    except ImportError as error:
+        raise MissingExtraError(f"reading {nodes} needs {error.name}: pip install 'gnnsafe[tables]'") from error
+    return graph_from_tables(nodes, edges, drop_unknown_edges=drop_unknown_edges)
+
+
+def _table_in(folder: Path, name: str) -> Path:
+    looked_for = [folder / f"{name}{ending}" for ending in TABLES]
+    for file in looked_for:
+        if file.is_file():
+            return file
+    raise refusal(
+        folder, f"must hold {' or '.join(file.name for file in looked_for)} (found neither)", "write the file there"
+    )
+
+
+def _ending(file: Path, known: tuple[str, ...]) -> str:
+    """What the file's name ends in, once it is known to be there and of a kind that is read."""
+    ending = file.suffix.lower()
+    if ending not in known:
+        near = get_close_matches(ending, known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "convert it to one of these"
+        raise refusal(file, f"must end in {', '.join(known)} (got {file.suffix!r})", hint)
+    if not file.is_file():
+        raise refusal(file, "must be a file that is there (found none)", f"check the path, from {Path.cwd()}")
+    return ending

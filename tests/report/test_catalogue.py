@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gnnsafe import cli
+
+
+def test_the_list_of_data_sets(data_root, capsys):
+    assert cli.main(["datasets", "--data", str(data_root)]) == 0
+    text = capsys.readouterr().out
+    at_hand = dict(re.findall(r"^(\S+) .*? (yes|no) ", text, re.M))
+    expected = {"cora", "pubmed", "amazon-photo", "coauthor-cs", "twitch", "pubmed-years", "synthetic"}
+    assert {name for name, answer in at_hand.items() if answer == "yes"} == expected
+    assert re.search(r"^coauthor-cs\s+18,333\s+163,788\s+6805\s+15\s+yes", text, re.M)
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(at_hand) == 12
+
+
+@pytest.fixture
+def graph(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,a,b,label,split\nx,1,2,cat,train\ny,3,4,dog,val\nz,5,6,,\n")
+    (tmp_path / "edges.csv").write_text("source,target\nx,y\ny,z\nz,nobody\n")
+    return str(tmp_path)
+
+
+def test_a_graph_of_ones_own(graph, capsys):
+    assert cli.main(["datasets", graph, "--drop-unknown-edges"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "3 nodes, 1 of which nobody points to",
+        "2 directed edges, 1 left out for want of a node",
+        "2 features",
+        "2 classes, 1 nodes without a label",
+        "split: 1 train, 1 val, 0 test",
+    ]
+    assert cli.main(["datasets", graph, "--drop-unknown-edges", "--undirected"]) == 0
+    assert "4 undirected edges" in capsys.readouterr().out
+
+
+def test_a_graph_that_breaks_a_rule(graph, capsys):
+    assert cli.main(["datasets", graph]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"gnnsafe: .*edges\.csv.*target.*row 3.*nobody.*\n", err)
