@@ -84,8 +84,8 @@ def _parser() -> argparse.ArgumentParser:
         "datasets",
         help="list the data sets, their sizes and shifts, and whether they are at hand; or check a graph of your own",
         description="Lists every data set that load_benchmark knows: published counts, the shifts it can be under, and "
-        "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph of "
-        "your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks.",
+        "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph "
+        "of your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks.",
     )
     datasets.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
     datasets.add_argument(

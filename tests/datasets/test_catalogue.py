@@ -13,6 +13,7 @@ import torch_geometric.datasets
 
 from gnnsafe import load_benchmark
 from gnnsafe.datasets import DATASETS, twitch
+from gnnsafe.datasets.arxiv import stand_in
 from gnnsafe.datasets.benchmark import label_classes
 from gnnsafe.datasets.catalogue import SINGLE_GRAPH
 from gnnsafe.errors import DataNotFoundError, InputError
@@ -161,6 +162,21 @@ def test_arxiv(tmp_path):
             first = 2016 if name == "2017" else int(name)
             assert torch.equal(graph.mask, (year >= first) & (year <= int(name)))
     assert torch.equal(benchmark.id.train_mask | benchmark.id.val_mask | benchmark.id.test_mask, year <= 2015)
+
+
+def test_the_stand_in_has_arxivs_shape_and_says_that_it_is_none():
+    benchmark = load_benchmark("arxiv-stand-in", shift="time")
+    data = stand_in(0)
+    assert (data.num_nodes, data.num_edges, data.num_features, benchmark.num_classes) == (169_343, 1_166_243, 128, 40)
+    assert data.is_coalesced()
+    citing, cited = data.edge_index
+    assert (data.year[citing] >= data.year[cited]).all()
+    same = (data.y[citing] == data.y[cited]).float().mean().item()
+    assert same == pytest.approx(0.5 + 0.5 / 40, abs=0.01)
+    assert "stand-in" in benchmark.name
+    assert "not Arxiv" in benchmark.source
+    assert list(benchmark.ood) == ["2018", "2019", "2020"]
+    assert torch.equal(benchmark.ood["2019"].mask, data.year == 2019)
 
 
 def test_arxiv_from_broken_files(tmp_path):

@@ -1,4 +1,8 @@
-"""ogbn-arxiv: papers with the year of their publication, from the raw files that OGB publishes."""
+"""ogbn-arxiv: papers with the year of their publication, from the raw files that OGB publishes.
+
+And a stand-in of its shape, generated, for where these files cannot be had: it shows that things run and how long they
+take, and says nothing about Arxiv.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gnnsafe.datasets.sources import Files
 from gnnsafe.errors import InputError
 from gnnsafe.graph import Data
 
-__all__ = ["ARXIV", "EXPOSURE", "ID", "OOD"]
+__all__ = ["ARXIV", "EDGES", "EXPOSURE", "ID", "NODES", "OOD", "stand_in"]
 
 URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
+NODES, EDGES, FEATURES, CLASSES = 169_343, 1_166_243, 128, 40
 ID, EXPOSURE, OOD = 2015, (2016, 2017), {str(year): (year, year) for year in (2018, 2019, 2020)}
 
 
@@ -58,4 +64,36 @@ ARXIV = Files(
     ("edge.csv.gz", "node-feat.csv.gz", "node-label.csv.gz", "node_year.csv.gz"),
     _read,
     _download,
+    remedy="load 'arxiv-stand-in', generated in its shape",
 )
+
+
+def stand_in(seed: int) -> Data:
+    """A generated graph of Arxiv's shape: as many papers, citations, features and classes, more papers every year.
+
+    A paper cites older ones, half of the time of its own class. Features are its class's centre plus noise.
+    """
+    from torch_geometric.data import Data
+
+    rng = np.random.default_rng(seed)
+    year = np.sort(np.maximum(2020 - rng.exponential(4.0, NODES).astype(np.int64), 1991))  # nodes in order of age
+    y = rng.integers(CLASSES, size=NODES)
+    centres = rng.normal(size=(CLASSES, FEATURES)).astype(np.float32)
+    x = 0.5 * centres[y] + rng.normal(size=(NODES, FEATURES)).astype(np.float32)
+    citations = np.empty(0, dtype=np.int64)
+    while len(citations) < EDGES:  # repeated ones are dropped and drawn again
+        citing = rng.integers(1, NODES, size=EDGES // 4)
+        citations = np.unique(np.concatenate([citations, citing * NODES + _cited(citing, y, rng)]))
+    edges = np.stack(np.divmod(np.sort(rng.choice(citations, EDGES, replace=False)), NODES))
+    return Data(
+        x=torch.from_numpy(x), edge_index=torch.from_numpy(edges), y=torch.from_numpy(y), year=torch.from_numpy(year)
+    )
+
+
+def _cited(citing: NDArray[np.int64], y: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """For each citing paper an older one: any, or (half of the time, where there is one) one of its class."""
+    by_class = np.argsort(y, kind="stable")  # and by age within each class
+    start = np.searchsorted(y[by_class], y[citing])
+    older = np.searchsorted(y[by_class] * NODES + by_class, y[citing] * NODES + citing) - start
+    same = by_class[start + rng.integers(np.maximum(older, 1))]
+    return np.where((older > 0) & (rng.random(len(citing)) < 0.5), same, rng.integers(citing))

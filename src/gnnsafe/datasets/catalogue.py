@@ -111,6 +111,11 @@ def _arxiv(root: Root, seed: int) -> tuple[Parts, str]:
     return _over_time(data, seed, arxiv), f"{source}, {TENTHS} of papers up to {arxiv.ID}"
 
 
+def _arxiv_stand_in(root: Root, seed: int) -> tuple[Parts, str]:
+    source = f"a generated stand-in of Arxiv's shape, not Arxiv; {TENTHS} of papers up to {arxiv.ID}"
+    return _over_time(arxiv.stand_in(seed), seed, arxiv), source
+
+
 def _pubmed_years(root: Root, seed: int) -> tuple[Parts, str]:
     data, source = pubmed_years.pubmed_with_years(root)
     return _over_time(data, seed, pubmed_years), f"{source}, {TENTHS} of papers up to {pubmed_years.ID}"
@@ -149,7 +154,10 @@ DATASETS = {
     "coauthor-physics": Dataset(34_493, 495_924, "8415", 5, _at_hand("coauthor-physics"), _tenths("coauthor-physics")),
     "dblp": Dataset(17_716, 105_734, "1639", 4, _at_hand("dblp"), _tenths("dblp")),
     "twitch": Dataset(9498, 315_774, "3170 or 128", 2, _twitch_at_hand, own={"domain": _twitch}),
-    "arxiv": Dataset(169_343, 1_166_243, "128", 40, lambda root: bool(arxiv.ARXIV.at_hand(root)), own={"time": _arxiv}),
+    "arxiv": Dataset(
+        arxiv.NODES, arxiv.EDGES, "128", 40, lambda root: bool(arxiv.ARXIV.at_hand(root)), own={"time": _arxiv}
+    ),
+    "arxiv-stand-in": Dataset(arxiv.NODES, arxiv.EDGES, "128", 40, lambda _: True, own={"time": _arxiv_stand_in}),
     "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own={"time": _pubmed_years}),
     "synthetic": Dataset(
         2000, 10_000, "500", 6, lambda _: True, _synthetic, {"domain": _synthetic_domains, "time": _synthetic_years}

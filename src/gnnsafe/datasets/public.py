@@ -27,7 +27,8 @@ def _planetoid(name: str) -> Files:
         return row_normalised(read_planetoid_data(str(folder), name.lower()).coalesce())
 
     files = tuple(f"ind.{name.lower()}.{part}" for part in PLANETOID)
-    return Files(name.lower(), f"Planetoid/{name}/raw", files, read, _download("Planetoid", name))
+    remedy = "pip install 'gnnsafe[cora]'" if name == "Cora" else ""
+    return Files(name.lower(), f"Planetoid/{name}/raw", files, read, _download("Planetoid", name), remedy)
 
 
 def _npz(name: str, kind: str, pyg_name: str, folder: str, file: str) -> Files:

@@ -30,7 +30,7 @@ def data_root(root: str | os.PathLike[str] | None) -> Path | None:
 class Files:
     """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
 
-    `download(folder)` lays out `path` under a folder as a data root has it.
+    `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Files:
     files: tuple[str, ...]
     read: Callable[[Path], Data]
     download: Callable[[Path], object]
+    remedy: str = ""
 
     def at_hand(self, root: str | os.PathLike[str] | None) -> Path | None:
         """The folder with all of the files, in the data root or as downloaded before; or none."""
@@ -66,9 +67,8 @@ class Files:
             except Exception as reason:  # whatever a network, a proxy or a library makes of it
                 raise DataNotFoundError(
                     f"{self.name} is nowhere to be had. Tried: {', '.join(tried)}, a download ({reason}). "
-                    f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}"
-                    + (", pip install 'gnnsafe[cora]'" if otherwise else "")
-                    + ", or allow the download."
+                    f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}, allow the download"
+                    + (f", or {self.remedy}." if self.remedy else ".")
                 ) from None
         return cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder)), str(folder)
 
