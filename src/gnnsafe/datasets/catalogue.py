@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gnnsafe.datasets import arxiv, pubmed_years, synthetic, twitch
+from gnnsafe.datasets.cache import cached_graph
 from gnnsafe.datasets.cora import packaged_cora
 from gnnsafe.datasets.public import PUBLIC
 from gnnsafe.datasets.shifts import domain, time
@@ -113,7 +114,8 @@ def _arxiv(root: Root, seed: int) -> tuple[Parts, str]:
 
 def _arxiv_stand_in(root: Root, seed: int) -> tuple[Parts, str]:
     source = f"a generated stand-in of Arxiv's shape, not Arxiv; {TENTHS} of papers up to {arxiv.ID}"
-    return _over_time(arxiv.stand_in(seed), seed, arxiv), source
+    data = cached_graph(f"arxiv-stand-in-{seed}", [], lambda: arxiv.stand_in(seed))
+    return _over_time(data, seed, arxiv), source
 
 
 def _pubmed_years(root: Root, seed: int) -> tuple[Parts, str]:
