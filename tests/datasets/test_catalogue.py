@@ -218,6 +218,18 @@ def test_synthetic_has_every_shift(shift):
     assert {*SINGLE_GRAPH, "domain", "time"} == {*DATASETS["synthetic"].shifts}
 
 
+def test_synthetic_in_a_size_of_ones_own():
+    benchmark = load_benchmark("synthetic", shift="domain", nodes=400, edges=900, features=60, classes=4)
+    for graph in (benchmark.id, benchmark.exposure, *benchmark.ood.values()):
+        assert (graph.num_nodes, graph.num_features) == (400, 60)
+        assert 700 < graph.num_edges <= 900
+    assert benchmark.num_classes == 4
+    with pytest.raises(ValueError, match=r"'nodes' must be left out but for 'synthetic' \(got 5\)"):
+        load_benchmark("cora", shift="label", nodes=5)
+    with pytest.raises(ValueError, match=r"'option' must be one of nodes, .* \(got 'node'\); did you mean 'nodes'"):
+        load_benchmark("synthetic", shift="label", node=5)
+
+
 @pytest.mark.parametrize("shift", ["structure", "feature", "rewire", "feature-noise", "perturb-edges"])
 def test_only_id_test_nodes_count_by_the_rigorous_protocol(shift):
     everyone = load_benchmark("synthetic", shift=shift)

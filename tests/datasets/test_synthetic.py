@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gnnsafe.datasets.synthetic import synthetic
+from gnnsafe.datasets.synthetic import synthetic as made
+
+SIZE = {"nodes": 2000, "edges": 10_000, "features": 500, "classes": 6}
+
+
+def synthetic(seed: int, **options):
+    return made(seed, **{**SIZE, **options})
 
 
 def test_a_seed_is_all_it_takes():
@@ -50,7 +56,8 @@ def test_words_tell_the_class_and_drift_changes_them():
         ({"classes": 1}, "'classes' must be >= 2"),
         ({"nodes": 20}, "'nodes' must be >= 10 per class, 60"),
         ({"features": 20}, "'features' must be >= 4 per class, 24"),
-        ({"edges": -1}, r"'edges' must lie in \[0, 1e8\]"),
+        ({"edges": -1}, r"'edges' must be a whole number >= 0"),
+        ({"edges": 10**9}, r"'edges' must lie in \[0, 1e8\]"),
         ({"drift": 2}, r"'drift' must lie in \[0, 1\]"),
     ],
 )

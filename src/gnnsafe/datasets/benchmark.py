@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from gnnsafe.datasets import shifts
-from gnnsafe.datasets.catalogue import DATASETS, Parts
+from gnnsafe.datasets.catalogue import DATASETS, Parts, synthetic_dataset
 from gnnsafe.datasets.shifts.graphs import TestNodes
 from gnnsafe.errors import require, require_known
 from gnnsafe.graph import Data
@@ -45,15 +45,20 @@ def load_benchmark(
     seed: int = 0,
     root: str | os.PathLike[str] | None = None,
     test_nodes: TestNodes = "all",
+    **size: int,
 ) -> Benchmark:
     """A data set under a shift: `load_benchmark("cora", shift="structure")`; `gnnsafe datasets` lists them.
 
     Where the shift is drawn at random, the OOD graph is the first draw and the exposure graph the second. All their
     nodes count; with `test_nodes="id-test"`, the rigorous protocol's choice, only those that are ID test nodes in the
-    original do (planted shifts choose their nodes themselves). Label shift: see `label_classes`.
+    original do (planted shifts choose their nodes themselves). Label shift: see `label_classes`. `synthetic` takes a
+    size: any of `nodes`, `edges`, `features` and `classes`.
     """
     require_known("name", name, DATASETS)
-    dataset = DATASETS[name]
+    for option in size:
+        require(name == "synthetic", option, "be left out but for 'synthetic'", repr(size[option]))
+        require_known("option", option, ("nodes", "edges", "features", "classes"))
+    dataset = synthetic_dataset(**size) if size else DATASETS[name]
     require_known("shift", shift, dataset.shifts)
     require_known("test_nodes", test_nodes, ("all", "id-test"))
     require(isinstance(seed, int) and seed >= 0, "seed", "be a whole number >= 0", seed)

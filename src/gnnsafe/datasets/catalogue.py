@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from gnnsafe.datasets import arxiv, pubmed_years, synthetic, twitch
@@ -17,7 +19,7 @@ from gnnsafe.datasets.shifts import domain, time
 from gnnsafe.datasets.splits import random_split
 from gnnsafe.graph import Data
 
-__all__ = ["DATASETS", "SINGLE_GRAPH", "Dataset", "Parts"]
+__all__ = ["DATASETS", "SINGLE_GRAPH", "Dataset", "Parts", "synthetic_dataset"]
 
 Root = str | os.PathLike[str] | None
 Parts = tuple[Data, Data, dict[str, Data]]  # ID graph, exposure graph, OOD graphs by name
@@ -127,23 +129,25 @@ def _pubmed_years_at_hand(root: Root) -> bool:
     return PUBLIC["pubmed"].at_hand(root) is not None and pubmed_years.years_file(root) is not None
 
 
-def _synthetic(root: Root, seed: int) -> tuple[Data, str]:
-    data = synthetic.synthetic(seed)
-    return random_split(data, _all(data), seed), f"the seed, {TENTHS}"
+def synthetic_dataset(*, nodes: int = 2000, edges: int = 10_000, features: int = 500, classes: int = 6) -> Dataset:
+    """The synthetic data set in a size of one's own."""
+    make = partial(synthetic.synthetic, nodes=nodes, edges=edges, features=features, classes=classes)
 
+    def graph(root: Root, seed: int) -> tuple[Data, str]:
+        data = make(seed)
+        return random_split(data, _all(data), seed), f"the seed, {TENTHS}"
 
-def _synthetic_domains(root: Root, seed: int) -> tuple[Parts, str]:
-    graphs = {
-        name: synthetic.synthetic(seed + 1000 * place, drift=drift)
-        for place, (name, drift) in enumerate(synthetic.DOMAINS.items())
-    }
-    inside, exposure = graphs.pop("id"), graphs.pop("exposure")
-    return domain(random_split(inside, _all(inside), seed), exposure, graphs), f"the seed, {TENTHS}"
+    def domains(root: Root, seed: int) -> tuple[Parts, str]:
+        seeds = np.random.SeedSequence(seed).generate_state(len(synthetic.DOMAINS)).tolist()
+        graphs = {name: make(s, drift=d) for s, (name, d) in zip(seeds, synthetic.DOMAINS.items(), strict=True)}
+        inside, exposure = graphs.pop("id"), graphs.pop("exposure")
+        return domain(random_split(inside, _all(inside), seed), exposure, graphs), f"the seed, {TENTHS}"
 
+    def years(root: Root, seed: int) -> tuple[Parts, str]:
+        return _over_time(make(seed), seed, synthetic), f"the seed, {TENTHS} of nodes up to {synthetic.ID}"
 
-def _synthetic_years(root: Root, seed: int) -> tuple[Parts, str]:
-    data, source = synthetic.synthetic(seed), f"the seed, {TENTHS} of nodes up to {synthetic.ID}"
-    return _over_time(data, seed, synthetic), source
+    own = {"domain": domains, "time": years}
+    return Dataset(nodes, edges, str(features), classes, lambda _: True, graph, own)
 
 
 DATASETS = {
@@ -161,7 +165,5 @@ DATASETS = {
     ),
     "arxiv-stand-in": Dataset(arxiv.NODES, arxiv.EDGES, "128", 40, lambda _: True, own={"time": _arxiv_stand_in}),
     "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own={"time": _pubmed_years}),
-    "synthetic": Dataset(
-        2000, 10_000, "500", 6, lambda _: True, _synthetic, {"domain": _synthetic_domains, "time": _synthetic_years}
-    ),
+    "synthetic": synthetic_dataset(),
 }

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnsafe.errors import require
+from gnnsafe.errors import require, require_whole
 from gnnsafe.graph import Data
 
 __all__ = ["DOMAINS", "EXPOSURE", "ID", "OOD", "synthetic"]
@@ -18,9 +18,7 @@ WORDS = 20  # drawn per node; repeated ones count once
 HOMOPHILY = 0.8  # share of edges that stay within a class
 
 
-def synthetic(
-    seed: int, *, nodes: int = 2000, edges: int = 10_000, features: int = 500, classes: int = 6, drift: float = 0.0
-) -> Data:
+def synthetic(seed: int, *, nodes: int, edges: int, features: int, classes: int, drift: float = 0.0) -> Data:
     """A degree-corrected block model with planted classes and bag-of-words features, undirected.
 
     - Classes are equally likely. A node's pull is Pareto-distributed; an edge starts at a node drawn by pull, ends with
@@ -30,6 +28,8 @@ def synthetic(
       node's year, from 0 for 2000 to 1 for 2019) a class word comes from another part of the vocabulary: that is what
       changes over `year` and between domains.
     """
+    for name, size in (("nodes", nodes), ("edges", edges), ("features", features), ("classes", classes)):
+        require_whole(name, size, 0)
     require(classes >= 2, "classes", "be >= 2", classes)
     require(nodes >= 10 * classes, "nodes", f"be >= 10 per class, {10 * classes}", nodes)
     require(features >= 4 * classes, "features", f"be >= 4 per class, {4 * classes}", features)
