@@ -111,9 +111,13 @@ def test_ctrl_c_while_processes_work_prints_one_line(tmp_path):
     """The real thing: a signal to the whole group, as a terminal sends it, while workers are starting."""
     script = Path(sys.executable).with_name("gnnsafe")
     process = subprocess.Popen(
-        [script, "demo", "--out", str(tmp_path / "p.html")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [script, "demo", "--out", str(tmp_path / "p.html")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # else ignored under nohup or CI
+    )
     time.sleep(6)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
