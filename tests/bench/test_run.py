@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, train
+from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, shifts, train
 from gnnsafe.bench import run as module
 from gnnsafe.bench.paper import SHIFTS, recipes
 from gnnsafe.bench.recipes import Recipe
@@ -59,6 +59,17 @@ def test_scores_are_of_test_nodes_and_of_the_nodes_that_count(toy):
     assert result.detection == detection(inside, outside)
     assert result.accuracy == accuracy(outputs.logits, toy.id.y, toy.id.test_mask)
     assert (result.dataset, result.shift, result.seed) == ("cora", "feature", 3)
+
+
+def test_planted_nodes_are_told_from_the_id_nodes_of_their_own_graph(blocks):
+    planted = shifts.planted(blocks, 0, kind="feature")
+    benchmark = Benchmark("cora", "planted-feature", 0, blocks, None, {"planted": planted}, 3, "toy")
+    (result,) = run(benchmark, [Recipe("MSP", CrossEntropy(), MSP())], epochs=2)
+    model = GCN(8, 64, 3)
+    train(model, blocks, objective=CrossEntropy(), epochs=2, seed=0)
+    scores = MSP().score(Outputs.of(model, planted))
+    np.testing.assert_array_equal(result.id_scores, scores[blocks.test_mask & ~planted.mask])
+    np.testing.assert_array_equal(result.ood_scores, scores[planted.mask])
 
 
 def test_methods_are_fitted_on_training_nodes(toy):
