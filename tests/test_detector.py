@@ -41,7 +41,7 @@ def test_a_method_by_its_name():
 @pytest.mark.parametrize(
     ("model", "method", "message"),
     [
-        (nn.Identity(), GNNSafe, r"'method' must be a method such as GNNSafe\(\)"),
+        (nn.Identity(), GNNSafe, r"'method' must be a method such as gnnsafe.methods.GNNSafe\(\)"),
         (lambda x: x, None, r"'model' must be a torch.nn.Module \(got function\)"),
     ],
 )

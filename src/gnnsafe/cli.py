@@ -27,8 +27,9 @@ __all__ = ["main"]
 
 DEMO_FILE = "gnnsafe-demo.html"
 DEMO_NOTES = (
-    "Percent; AUPR and FPR95 with ID nodes as positives, as in the paper, whose AUROC (one seed) stands beside ours.",
-    "Paper protocol: the score of an isolated node decays; 'keep' is our default, which leaves it alone.",
+    "Percent; AUROC, AUPR: higher is better, FPR95: lower; AUPR and FPR95 with ID nodes as positives, as in the paper.",
+    "'paper' is its published AUROC: one seed, the public split (pass --data a folder with Planetoid/Cora/raw for it).",
+    "Paper protocol: the score of a node that nobody points to decays; 'keep' is our default, which leaves it alone.",
 )
 
 QUICK_NOTE = "A quick look: 50 epochs are too few for the paper's figures."

@@ -29,7 +29,9 @@ class Detector:
         self.model = model
         self.method = GNNSafe() if method is None else method
         require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
-        require(isinstance(self.method, Method), "method", "be a method such as GNNSafe()", repr(method))
+        require(
+            isinstance(self.method, Method), "method", "be a method such as gnnsafe.methods.GNNSafe()", repr(method)
+        )
         self.num_features_: int | None = None
 
     def __repr__(self) -> str:

@@ -46,7 +46,9 @@ def check_graph(graph: object, *, num_features: int | None = None) -> None:
 
 def node_labels(graph: Graph) -> Tensor:
     """The graph's class labels, once they are known to be one integer per node."""
-    return check_labels("y", getattr(graph, "y", None), graph.x.shape[0])
+    y = getattr(graph, "y", None)
+    require(y is not None, "y", "be given", "none", "set data.y, an int64 class per node")
+    return check_labels("y", y, graph.x.shape[0])
 
 
 def node_mask(graph: Graph, name: str) -> Tensor:

@@ -256,7 +256,7 @@ def test_a_random_graph_comes_back(tmp_path_factory, ids, ending, seed):
 
 BROKEN_NODES = {
     "id missing": (b"name,a\nx,1\n", ": has no column 'id' or 'node_id' (found: name, a)"),
-    "id twice": (b"id,a\n5,1\n6,2\n5,3\n", ", column 'id', row 3: must be unlike all others (got 5, as in row 1)"),
+    "id twice": (b"id,a\n5,1\n6,2\n5,3\n", ", column 'id', row 3: must be unique (got 5, as in row 1)"),
     "id null": (b"id,a\nx,1\n,2\n", ", column 'id', row 2: must be given (got nothing)"),
     "two ids": (b"id,node_id,a\n1,1,1\n", ": columns 'id' and 'node_id' mean the same"),
     "column twice": (b"id,a,a\n1,1,1\n", ", column 'a': stands more than once"),
@@ -379,7 +379,7 @@ def test_a_graph_that_would_lose_every_edge_is_refused(tmp_path):
 BROKEN_COLUMNS = {
     "id twice": (
         {"id": ["a", "a"], "f": [1, 2]},
-        "column 'id', row 2: must be unlike all others (got 'a', as in row 1)",
+        "column 'id', row 2: must be unique (got 'a', as in row 1)",
     ),
     "id NaN": ({"id": [1.0, float("nan")], "f": [1, 2]}, "column 'id', row 2: must be given (got nothing)"),
     "id list": ({"id": [[1], [2]], "f": [1, 2]}, "column 'id': must be numbers or text"),
@@ -465,7 +465,7 @@ def test_what_was_looked_for_is_said(tmp_path):
     assert "nodes.csv: is a table of nodes, and no table of edges was given; pass edges=" in refusal(nodes)
     assert "calls.csv: must be a file that is there (found none)" in refusal(nodes, edges=tmp_path / "calls.csv")
     assert "calls.npz: must end in .parquet, .csv (got '.npz')" in refusal(nodes, edges=tmp_path / "calls.npz")
-    assert "graph.npz: must be a file that is there (found none)" in refusal(tmp_path / "graph.npz")
+    assert "graph.npz: must be a file or folder that is there (found none)" in refusal(tmp_path / "graph.npz")
     assert "graph.parket: must end in .parquet, .csv, .npz, .pt (got '.parket'); did you mean '.parquet'?" in refusal(
         tmp_path / "graph.parket"
     )
@@ -578,7 +578,7 @@ BROKEN_ARRAYS = {
     "mask type": ({"train_mask": np.array([0, 1, 0])}, ", train_mask: must be boolean (got int64)"),
     "training label": ({"train_mask": np.array([True, True, True])}, ", y[1]: must be given for a training node"),
     "no labels": ({"y": None}, ", y[0]: must be given for a training node"),
-    "ids": ({"node_id": np.array([4, 5, 4])}, ", node_id[2]: must be unlike all others (got 4, as in node_id[0])"),
+    "ids": ({"node_id": np.array([4, 5, 4])}, ", node_id[2]: must be unique (got 4, as in node_id[0])"),
     "id type": ({"node_id": np.zeros(3, dtype=bool)}, ", node_id: must be numbers or text (got bool [3])"),
     "time": ({"timestamp": np.zeros(3, dtype=bool)}, ", timestamp: must be numbers (got bool [3])"),
 }

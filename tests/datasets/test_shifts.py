@@ -124,6 +124,15 @@ def test_structure_has_the_stated_density(seed):
         assert abs(count - expected) < 6 * (2 * expected) ** 0.5  # an undirected edge counts twice
 
 
+def test_the_last_block_takes_the_remainder():
+    """7 nodes, 2 classes, density ⅔: certain edges within {0, 1, 2} and {3, 4, 5, 6}, chance across."""
+    data = Data(x=torch.zeros(7, 1), y=torch.arange(7) % 2, edge_index=torch.zeros(2, 28).long())
+    drawn = [set(map(tuple, shifts.structure(data, seed).edge_index.T.tolist())) for seed in range(30)]
+    for block in ((0, 1, 2), (3, 4, 5, 6)):
+        assert all({(a, b) for a in block for b in block if a != b} <= edges for edges in drawn)
+    assert any((2, 3) not in edges for edges in drawn)
+
+
 def test_feature_blends_two_nodes(data):
     data.x = torch.eye(120)
     graph = shifts.feature(data, 0)

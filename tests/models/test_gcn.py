@@ -165,6 +165,15 @@ def test_gradients_reach_features_that_ask_for_them(directed):
     assert torch.autograd.gradcheck(lambda x: model(x, directed.edge_index), x)
 
 
+@pytest.mark.parametrize("make", [lambda: torch.rand(5, 40), bag_of_words])
+def test_gradients_reach_the_same_features_again_and_again(directed, make):
+    model, x = GCN(40, 8, 3).eval(), make().requires_grad_()
+    for _ in range(2):
+        x.grad = None
+        model(x, directed.edge_index).square().sum().backward()
+        assert x.grad.abs().sum() > 0
+
+
 def test_dropout_only_in_training(directed):
     model = GCN(6, 64, 3, dropout=0.5)
     assert not torch.equal(model(directed.x, directed.edge_index), model(directed.x, directed.edge_index))

@@ -29,7 +29,7 @@ def graph(tmp_path):
 def test_a_graph_of_ones_own(graph, capsys):
     assert cli.main(["datasets", graph, "--drop-unknown-edges"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "3 nodes, 1 of which nobody points to",
+        "3 nodes, 1 without incoming edges",
         "2 directed edges, 1 left out for want of a node",
         "2 features",
         "2 classes, 1 nodes without a label",

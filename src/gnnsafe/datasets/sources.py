@@ -67,7 +67,8 @@ class Files:
             except Exception as reason:  # whatever a network, a proxy or a library makes of it
                 raise DataNotFoundError(
                     f"{self.name} is nowhere to be had. Tried: {', '.join(tried)}, a download ({reason}). "
-                    f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}, allow the download"
+                    f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}/{self.files[0]}"
+                    f"{' and its siblings' if len(self.files) > 1 else ''}, or allow the download"
                     + (f", or {self.remedy}." if self.remedy else ".")
                 ) from None
         return cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder)), str(folder)

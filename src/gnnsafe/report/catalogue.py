@@ -33,7 +33,7 @@ def graph_lines(data: Data) -> list[str]:
     """What is in a graph of the user's own, a line per thing."""
     heard = torch.bincount(data.edge_index[1], minlength=data.num_nodes) > 0
     lines = [
-        f"{data.num_nodes:,} nodes, {int((~heard).sum()):,} of which nobody points to",
+        f"{data.num_nodes:,} nodes, {int((~heard).sum()):,} without incoming edges",
         f"{data.num_edges:,} {'undirected' if data.is_undirected() else 'directed'} edges"
         + (f", {data.dropped_edges:,} left out for want of a node" if "dropped_edges" in data else ""),
         f"{data.num_features:,} features",

@@ -102,7 +102,7 @@ def _ids(file: Path, ids: NDArray[Any]) -> list[Any]:
         place = int(repeated.argmax())
         raise refusal(
             file,
-            f"must be unlike all others (got {shown(ids[place].item())}, as in node_id[{first[back[place]]}])",
+            f"must be unique (got {shown(ids[place].item())}, as in node_id[{first[back[place]]}])",
             "remove or rename one of the two",
             key=f"node_id[{place}]",
         )

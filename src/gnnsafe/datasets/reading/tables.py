@@ -66,7 +66,7 @@ def _ids(file: Path, column: Column, name: str) -> Column:
         place = int(repeated.argmax())
         raise refusal(
             file,
-            f"must be unlike all others (got {shown(ids[place].as_py())}, as in row {first[place] + 1})",
+            f"must be unique (got {shown(ids[place].as_py())}, as in row {first[place] + 1})",
             "remove or rename one of the two",
             column=name,
             row=place + 1,
