@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.datasets
+from torch_geometric.data import Data
 
 from gnnsafe import load_benchmark
 from gnnsafe.datasets import DATASETS, twitch
 from gnnsafe.datasets.arxiv import stand_in
 from gnnsafe.datasets.benchmark import label_classes
 from gnnsafe.datasets.catalogue import SINGLE_GRAPH
+from gnnsafe.datasets.public import row_normalised
 from gnnsafe.errors import DataNotFoundError, InputError
 
 SINGLE = ["cora", "pubmed", "amazon-photo", "coauthor-cs"]
@@ -40,6 +42,11 @@ def test_published_counts(everything, name):
     sums = data.x.sum(dim=1)
     assert ((sums - 1).abs() < 1e-5).logical_or(sums == 0).all()
     assert str(everything) in source
+
+
+def test_rows_are_normalised_whatever_they_sum_to():
+    data = row_normalised(Data(x=torch.tensor([[0.1, 0.3], [3.0, 1.0], [0.0, 0.0]])))
+    torch.testing.assert_close(data.x, torch.tensor([[0.25, 0.75], [0.75, 0.25], [0.0, 0.0]]))
 
 
 @pytest.mark.parametrize("name", ["amazon-photo", "coauthor-cs"])

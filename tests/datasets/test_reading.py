@@ -465,7 +465,7 @@ def test_what_was_looked_for_is_said(tmp_path):
     assert "nodes.csv: is a table of nodes, and no table of edges was given; pass edges=" in refusal(nodes)
     assert "calls.csv: must be a file that is there (found none)" in refusal(nodes, edges=tmp_path / "calls.csv")
     assert "calls.npz: must end in .parquet, .csv (got '.npz')" in refusal(nodes, edges=tmp_path / "calls.npz")
-    assert "graph.npz: must be a file or folder that is there (found none)" in refusal(tmp_path / "graph.npz")
+    assert "graph.npz: must be a file that is there (found none)" in refusal(tmp_path / "graph.npz")
     assert "graph.parket: must end in .parquet, .csv, .npz, .pt (got '.parket'); did you mean '.parquet'?" in refusal(
         tmp_path / "graph.parket"
     )

@@ -44,3 +44,8 @@ def test_a_graph_that_breaks_a_rule(graph, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(r"gnnsafe: .*edges\.csv.*target.*row 3.*nobody.*\n", err)
+
+
+def test_a_graph_that_is_not_there(tmp_path, capsys):
+    assert cli.main(["datasets", str(tmp_path / "nothere")]) == 2
+    assert "nothere: must be a file or folder that is there (found none); check the path" in capsys.readouterr().err

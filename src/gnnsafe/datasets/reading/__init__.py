@@ -73,7 +73,7 @@ def _tensor(part: Any) -> Any:
 
 def _parts(path: Path, edges: Path | None, drop_unknown_edges: bool) -> dict[str, Any]:
     """The graph's parts, read by what the file's name ends in."""
-    if not path.exists():
+    if not path.suffix and not path.exists():
         raise refusal(path, "must be a file or folder that is there (found none)", f"check the path, from {Path.cwd()}")
     nodes = _table_in(path, "nodes") if path.is_dir() else path
     ending = _ending(nodes, (*TABLES, *ARRAYS))
