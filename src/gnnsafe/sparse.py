@@ -94,7 +94,7 @@ def _fingerprint(tensor: Tensor) -> tuple[Hashable, ...]:
 def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
     """Remember `build(*tensors, **options)` for as long as the tensors live and keep their content.
 
-    A hit is confirmed by a 128-bit hash of the tensors' bytes (about 0.1 ms per megabyte), not by their
+    A hit is confirmed by a 128-bit hash of the tensors' bytes (one read of them), not by their
     identity or version counter: a write through a numpy view, an in-place edit or another tensor at the same
     address can never be answered with another graph's matrix. What is remembered is freed with its tensors.
     """
