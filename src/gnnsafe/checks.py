@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
-from gnnsafe.errors import InputError, require
+from gnnsafe.errors import InputError, require, require_known
 
 __all__ = [
+    "Task",
     "check_edge_index",
     "check_features",
     "check_finite",
@@ -15,8 +18,17 @@ __all__ = [
     "check_logits",
     "check_mask",
     "check_scores",
+    "check_task",
     "check_tensor",
 ]
+
+Task = Literal["multiclass", "multilabel"]
+"""What logits mean: one softmax over the classes, or one sigmoid for each label."""
+
+
+def check_task(task: object) -> None:
+    """A task is one of the two that there are."""
+    require_known("task", task, get_args(Task))
 
 
 def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
@@ -90,14 +102,23 @@ def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
         require(high < num_nodes, "edge_index", f"hold node ids < {num_nodes}, the number of nodes", high)
 
 
-def check_labels(name: str, y: object, num_nodes: int) -> Tensor:
-    """`y`, once it is known to be one int64 class per node."""
+def check_labels(name: str, y: object, num_nodes: int, task: Task = "multiclass") -> Tensor:
+    """`y`, once it is known to be one int64 class per node; multilabel: a 0 or 1 per node and label.
+
+    Multilabel labels come back as [nodes, labels], those of a single label (a binary head) too.
+    """
     y = check_tensor(name, y)
+    if task == "multiclass":
+        require(
+            y.shape == (num_nodes,) and y.dtype == torch.int64,
+            name, f"be an int64 tensor of shape [{num_nodes}]", f"{y.dtype} {list(y.shape)}",
+        )  # fmt: skip
+        return y
     require(
-        y.shape == (num_nodes,) and y.dtype == torch.int64,
-        name, f"be an int64 tensor of shape [{num_nodes}]", f"{y.dtype} {list(y.shape)}",
+        y.dim() in (1, 2) and len(y) == num_nodes,
+        name, f"be a tensor of shape [{num_nodes}, labels]", list(y.shape),
     )  # fmt: skip
-    return y
+    return y.view(num_nodes, -1)
 
 
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:

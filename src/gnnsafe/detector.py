@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
+import torch
 from torch import Tensor, nn
 
+from gnnsafe.checks import Task
 from gnnsafe.errors import NotFittedError, require, require_known
-from gnnsafe.graph import Graph, node_labels, node_mask
+from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
 from gnnsafe.methods import METHODS, GNNSafe, Method
-from gnnsafe.outputs import Outputs
+from gnnsafe.outputs import Classifier, Forward, Outputs
 
 __all__ = ["Detector"]
 
@@ -15,32 +19,44 @@ __all__ = ["Detector"]
 class Detector:
     """Score the nodes of graphs by `method` (GNNSafe unless told; a method or its name) on the outputs of `model`.
 
-    The model is any module called `(x, edge_index)` that returns logits. It is run once per graph, in evaluation
-    mode and without gradients, and left as it was found.
+    The model is any module called `(x, edge_index)` that returns logits, or called by `forward(model, data)`. Its
+    training mode and gradients are left as they were found. Methods that read the penultimate embedding find it in
+    our models by themselves; for another, `embedding` names the submodule that gives it. With `task="multilabel"` the
+    logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
 
         detector = gnnsafe.Detector(model).fit(data)   # data.y, data.train_mask
         scores = detector.score(new_data)              # float32, one per node, higher = more OOD
+        gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.adj))
     """
 
-    def __init__(self, model: nn.Module, method: Method | str | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module | None,
+        method: Method | str | None = None,
+        *,
+        embedding: str | None = None,
+        forward: Forward | None = None,
+        task: Task = "multiclass",
+    ) -> None:
         if isinstance(method, str):
             require_known("method", method, METHODS)
             method = METHODS[method]()
-        self.model = model
-        self.method = GNNSafe() if method is None else method
-        require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+        self.method = GNNSafe() if method is None else copy.deepcopy(method)  # fitted here, nowhere else
         require(
             isinstance(self.method, Method), "method", "be a method such as gnnsafe.methods.GNNSafe()", repr(method)
         )
+        modelless = model is None and self.method.kind == "trivial"
+        self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
         self.num_features_: int | None = None
 
     def __repr__(self) -> str:
-        return f"Detector({type(self.model).__name__}, {self.method!r})"
+        return f"Detector({type(self.classifier.model).__name__ if self.classifier else None}, {self.method!r})"
 
     def fit(self, data: Graph) -> Detector:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`."""
-        outputs = Outputs.of(self.model, data)
-        self.method = self.method.fit(outputs, node_labels(data), node_mask(data, "train_mask"))
+        check_graph(data)
+        outputs = self._outputs(data)
+        self.method.fit(outputs, node_labels(data, outputs.task), node_mask(data, "train_mask"))
         self.num_features_ = int(data.x.shape[1])
         return self
 
@@ -48,4 +64,10 @@ class Detector:
         """Float32, one per node, higher = more out-of-distribution."""
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
-        return self.method.score(Outputs.of(self.model, data, num_features=self.num_features_))
+        check_graph(data, num_features=self.num_features_)
+        return self.method.score(self._outputs(data))
+
+    def _outputs(self, data: Graph) -> Outputs:
+        if self.classifier is None:
+            return Outputs(torch.empty(data.x.shape[0], 0), data)
+        return self.classifier(data)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from gnnsafe.checks import check_edge_index, check_features, check_labels, check_mask
+from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask
 from gnnsafe.errors import InputError, require
 
-__all__ = ["Data", "Graph", "check_graph", "node_labels", "node_mask"]
+__all__ = ["Data", "Graph", "changed", "check_graph", "node_labels", "node_mask"]
 
 
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
@@ -44,11 +45,11 @@ def check_graph(graph: object, *, num_features: int | None = None) -> None:
     check_edge_index(graph.edge_index, x.shape[0])
 
 
-def node_labels(graph: Graph) -> Tensor:
-    """The graph's class labels, once they are known to be one integer per node."""
+def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
+    """The graph's labels, once they are known to be one class per node, or one row of zeros and ones (multilabel)."""
     y = getattr(graph, "y", None)
     require(y is not None, "y", "be given", "none", "set data.y, an int64 class per node")
-    return check_labels("y", y, graph.x.shape[0])
+    return check_labels("y", y, graph.x.shape[0], task)
 
 
 def node_mask(graph: Graph, name: str) -> Tensor:
@@ -56,3 +57,15 @@ def node_mask(graph: Graph, name: str) -> Tensor:
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
     return check_mask(name, mask, graph.x.shape[0])
+
+
+def changed(graph: Data, **values: Any) -> Data:
+    """A new graph with these values; all others are shared. Attributes of edges do not outlive the edges."""
+    new = copy.copy(graph)
+    if "edge_index" in values:
+        for name in getattr(new, "edge_attrs", list)():
+            if name not in values:
+                delattr(new, name)
+    for name, value in values.items():
+        setattr(new, name, value)
+    return new

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.checks import check_logits, check_tensor
-from gnnsafe.errors import require
-from gnnsafe.graph import Graph, check_graph
+from gnnsafe.checks import Task, check_features, check_logits, check_task, check_tensor
+from gnnsafe.errors import InputError, require, require_known
+from gnnsafe.graph import Graph, changed, check_graph
 
-__all__ = ["Outputs", "evaluating"]
+__all__ = ["Classifier", "Outputs", "Penultimate", "evaluating"]
+
+Forward = Callable[[nn.Module, Any], Tensor]
+Edit = Callable[[Tensor], Tensor]
+
+
+class Penultimate(nn.Identity):
+    """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every submodule is back in the mode it was found in."""
+def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
+    """Evaluation mode, without gradients unless asked; afterwards every submodule is back in the mode it was in."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.set_grad_enabled(gradients):
             yield
     finally:
         for module, mode in modes:
@@ -30,18 +39,129 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
+class Classifier:
+    """How to ask somebody's model about a graph.
+
+    It is called `model(x, edge_index)`, or `forward(model, graph)` where that is given. `embedding` names the submodule
+    whose output is the penultimate embedding (`"convs.0"`); a model of ours marks it by itself, and so can any other
+    with a `Penultimate`. `task` says what its logits mean.
+    """
+
+    model: nn.Module
+    forward: Forward | None = None
+    embedding: str | None = None
+    task: Task = "multiclass"
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.model, nn.Module), "model", "be a torch.nn.Module", type(self.model).__name__)
+        require(self.forward is None or callable(self.forward), "forward", "be called (model, data)", self.forward)
+        if self.embedding is not None:
+            require_known("embedding", self.embedding, [name for name, _ in self.model.named_modules() if name])
+        check_task(self.task)
+
+    def __call__(self, graph: Graph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
+        """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
+        seen: list[Any] = []
+
+        def pass_by(_module: nn.Module, _inputs: object, embedding: Any) -> Tensor | None:
+            seen.append(embedding)
+            return None if edit is None else edit(embedding)
+
+        place = self._place()
+        hook = place.register_forward_hook(pass_by) if place is not None else None
+        try:
+            with evaluating(self.model, gradients=gradients):
+                logits = self._logits(graph)
+        finally:
+            if hook is not None:
+                hook.remove()
+        return Outputs(logits, graph, self.task, self, self._embeddings(seen, len(logits)))
+
+    def _place(self) -> nn.Module | None:
+        if self.embedding is not None:
+            return self.model.get_submodule(self.embedding)
+        marks = [module for module in self.model.modules() if isinstance(module, Penultimate)]
+        return marks[-1] if marks else None
+
+    def _logits(self, graph: Graph) -> Tensor:
+        if self.forward is None:
+            logits = check_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index))
+        else:
+            logits = check_tensor("forward(model, data)", self.forward(self.model, graph))
+        if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
+            logits = logits.unsqueeze(1)
+        check_logits(logits)
+        nodes = graph.x.shape[0]
+        require(len(logits) == nodes, "logits", f"have one row for each of {nodes} nodes", len(logits))
+        require(
+            logits.shape[1] > 1 or self.task == "multilabel", "logits", "have at least two classes", 1,
+            'a sigmoid head, one logit for yes or no, is task="multilabel"',
+        )  # fmt: skip
+        return logits
+
+    def _embeddings(self, seen: list[Any], num_nodes: int) -> Tensor | None:
+        if not seen:
+            require(self.embedding is None, "embedding", "name a submodule that the forward runs", self.embedding)
+            return None
+        name = f"embedding ({self.embedding or 'penultimate'})"
+        require(len(seen) == 1, name, "be given once in a forward", f"{len(seen)} times", "name another submodule")
+        embeddings = check_tensor(name, seen[0])
+        shape = list(embeddings.shape)
+        require(embeddings.dim() == 2 and shape[0] == num_nodes, name, f"be of shape [{num_nodes}, dimensions]", shape)
+        return embeddings
+
+
+@dataclass(frozen=True, eq=False)
 class Outputs:
-    """Logits [nodes, classes] of a model, and the graph that it read."""
+    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model."""
 
     logits: Tensor
     graph: Graph
+    task: Task = "multiclass"
+    classifier: Classifier | None = None
+    embedded: Tensor | None = None
 
     @classmethod
-    def of(cls, model: nn.Module, graph: Graph, *, num_features: int | None = None) -> Outputs:
-        """One forward `model(x, edge_index)` in evaluation mode, on a graph with `num_features` where that is known."""
+    def of(
+        cls,
+        model: nn.Module,
+        graph: Graph,
+        *,
+        num_features: int | None = None,
+        forward: Forward | None = None,
+        embedding: str | None = None,
+        task: Task = "multiclass",
+    ) -> Outputs:
+        """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
         check_graph(graph, num_features=num_features)
-        with evaluating(model):
-            logits = check_tensor("model(x, edge_index)", model(graph.x, graph.edge_index))
-        check_logits(logits)
-        require(len(logits) == len(graph.x), "logits", f"have one row for each of {len(graph.x)} nodes", len(logits))
-        return cls(logits, graph)
+        return Classifier(model, forward, embedding, task)(graph)
+
+    @property
+    def embeddings(self) -> Tensor:
+        """The penultimate embedding, [nodes, dimensions]."""
+        if self.embedded is None:
+            named = [name for name, _ in self.classifier.model.named_modules() if name] if self.classifier else []
+            raise InputError(
+                "'embedding' must name the submodule whose output is the model's penultimate embedding (got none)"
+                + (f"; it has {', '.join(named[:8])}{', …' if len(named) > 8 else ''}" if named else "")
+            )
+        return self.embedded
+
+    @cached_property
+    def without_edges(self) -> Outputs:
+        """The same model asked about the same nodes, each of them alone."""
+        edge_index = self.graph.edge_index
+        return self.again(changed(self.graph, edge_index=edge_index.new_empty(2, 0)))
+
+    def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
+        """The same model asked again: about another graph, with gradients, or with an edited embedding."""
+        if self.classifier is None:
+            raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")
+        if edit is not None:
+            self.embeddings  # noqa: B018 - says what is missing
+        return self.classifier(self.graph if graph is None else graph, gradients=gradients, edit=edit)
+
+    def dense_features(self) -> Tensor:
+        """The features, dense."""
+        x = check_features(self.graph.x)
+        return x.to_dense() if x.layout == torch.sparse_csr else x

@@ -1,14 +1,28 @@
-"""Scores from logits: pure functions, one number per node, higher = more out-of-distribution."""
+"""Scores from logits: pure functions, one number per node, higher = more out-of-distribution.
+
+Logits mean one softmax over the classes (`task="multiclass"`) or one sigmoid for each label (`"multilabel"`; a binary
+head is one with a single label). A sigmoid is a softmax over the two logits (z, 0): a multilabel score is the sum of
+the labels' own scores.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_logits
+from gnnsafe.checks import Task, check_logits, check_task
 from gnnsafe.errors import is_number, require
 
-__all__ = ["check_temperature", "energy", "entropy", "max_logit", "max_softmax"]
+__all__ = [
+    "check_gamma",
+    "check_temperature",
+    "energy",
+    "entropy",
+    "generalized_entropy",
+    "log_probabilities",
+    "max_logit",
+    "max_softmax",
+]
 
 
 def check_temperature(temperature: float) -> None:
@@ -16,29 +30,34 @@ def check_temperature(temperature: float) -> None:
     require(is_number(temperature) and 0 < temperature < float("inf"), "temperature", "be > 0", temperature)
 
 
-def energy(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Free energy, E = −T log Σ_c exp(z_c / T)  (Liu et al., 2020).
+def check_gamma(gamma: float) -> None:
+    """An exponent of `generalized_entropy` lies between 0 and 1."""
+    require(is_number(gamma) and 0 < gamma < 1, "gamma", "lie in (0, 1)", gamma)
+
+
+def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass") -> Tensor:
+    """Free energy, E = −T log Σ_c exp(z_c / T)  (Liu et al., 2020); multilabel Σ_c −T log(1 + exp(z_c / T)).
 
     >>> energy(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.6931..., -9.0001...]
+    >>> energy(torch.tensor([[0.0, 0.0]]), task="multilabel").tolist()
+    [-1.3862...]
     """
     check_temperature(temperature)
-    check_logits(logits)
-    return -temperature * torch.logsumexp(logits / temperature, dim=-1)
+    return -temperature * torch.logsumexp(_heads(logits, task) / temperature, dim=-1).sum(dim=-1)
 
 
-def max_softmax(logits: Tensor) -> Tensor:
-    """Negated maximum softmax probability, −max_c p_c  (Hendrycks & Gimpel, 2017).
+def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
+    """Negated maximum softmax probability, −max_c p_c  (Hendrycks & Gimpel, 2017); multilabel −Σ_c max(p_c, 1 − p_c).
 
     >>> max_softmax(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.5, -0.9998...]
     """
-    check_logits(logits)
-    return -torch.softmax(logits, dim=-1).amax(dim=-1)
+    return -torch.softmax(_heads(logits, task), dim=-1).amax(dim=-1).sum(dim=-1)
 
 
 def max_logit(logits: Tensor) -> Tensor:
-    """Negated maximum logit, −max_c z_c  (Hendrycks et al., 2022).
+    """Negated maximum logit, −max_c z_c  (Hendrycks et al., 2022), multilabel too.
 
     >>> max_logit(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.0, -9.0]
@@ -47,12 +66,41 @@ def max_logit(logits: Tensor) -> Tensor:
     return -logits.amax(dim=-1)
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """Entropy of the predicted distribution, −Σ_c p_c log p_c, in nats.
+def entropy(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
+    """Entropy of the predicted distribution, −Σ_c p_c log p_c, in nats; multilabel the sum of the labels' entropies.
 
     >>> entropy(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [0.6931..., 0.0012...]
     """
-    check_logits(logits)
-    log_p = torch.log_softmax(logits, dim=-1)
+    log_p = log_probabilities(logits, task=task)
     return -(log_p.exp() * log_p).sum(dim=-1)
+
+
+def generalized_entropy(logits: Tensor, *, gamma: float = 0.1, task: Task = "multiclass") -> Tensor:
+    """Generalised entropy, Σ_c p_c^γ (1 − p_c)^γ  (Liu et al., 2023); multilabel over both outcomes of each label.
+
+    >>> generalized_entropy(torch.tensor([[0.0, 0.0]]), gamma=0.5).tolist()
+    [1.0]
+    """
+    check_gamma(gamma)
+    log_p = log_probabilities(logits, task=task)
+    log_rest = torch.log(-torch.expm1(log_p))  # log(1 − p), exact near 0 and near 1
+    return (gamma * (log_p + log_rest)).exp().sum(dim=-1)
+
+
+def log_probabilities(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
+    """log p of every class, [nodes, classes]; multilabel of both outcomes of every label, [nodes, 2 · labels].
+
+    >>> log_probabilities(torch.tensor([[0.0]]), task="multilabel").tolist()
+    [[-0.6931..., -0.6931...]]
+    """
+    return torch.log_softmax(_heads(logits, task), dim=-1).flatten(start_dim=1)
+
+
+def _heads(logits: Tensor, task: Task) -> Tensor:
+    """The logits of each softmax: [nodes, 1, classes], or [nodes, labels, 2]."""
+    check_logits(logits)
+    check_task(task)
+    if task == "multiclass":
+        return logits.unsqueeze(1)
+    return torch.stack([logits, torch.zeros_like(logits)], dim=-1)

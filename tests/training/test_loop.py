@@ -179,7 +179,7 @@ def test_interrupted_the_model_has_the_best_weights_so_far(blocks):
     class Interrupted(CrossEntropy):
         calls = 0
 
-        def loss(self, outputs, exposure=None):
+        def loss(self, outputs, exposure=None, *, epoch=0):
             type(self).calls += 1
             if self.calls == 6:
                 raise KeyboardInterrupt
@@ -208,7 +208,7 @@ def test_another_forward_is_the_one_that_is_trained(blocks):
 
 def test_divergence_at_once_leaves_the_weights_that_the_model_came_with(blocks):
     class Broken(CrossEntropy):
-        def loss(self, outputs, exposure=None):
+        def loss(self, outputs, exposure=None, *, epoch=0):
             return super().loss(outputs) * torch.nan
 
     model = gcn()

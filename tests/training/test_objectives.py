@@ -101,7 +101,9 @@ def test_exposure_missing():
 def test_the_table():
     assert {name: objective.needs_exposure for name, objective in OBJECTIVES.items()} == {
         "cross-entropy": False,
+        "outlier-exposure": True,
         "energy-margin": True,
+        "bounded-energy": False,
     }
 
 

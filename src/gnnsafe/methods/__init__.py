@@ -8,8 +8,9 @@ from gnnsafe.methods.base import Method
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.gnnsafe import GNNSafe
 from gnnsafe.methods.msp import MSP
+from gnnsafe.methods.propagated import Propagated
 
-__all__ = ["METHODS", "MSP", "Energy", "GNNSafe", "Method"]
+__all__ = ["METHODS", "MSP", "Energy", "GNNSafe", "Method", "Propagated"]
 
 METHODS: dict[str, type[Method]] = {
     "msp": MSP,

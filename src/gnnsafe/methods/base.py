@@ -3,30 +3,72 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from dataclasses import field, fields
+from typing import Any, ClassVar, Literal, TypeVar
 
+import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_labels, check_mask
+from gnnsafe.checks import Task, check_labels, check_mask
+from gnnsafe.errors import NotFittedError, require
 from gnnsafe.outputs import Outputs
 
-__all__ = ["Method"]
+__all__ = ["Kind", "Method", "class_members", "fitted"]
 
 AnyMethod = TypeVar("AnyMethod", bound="Method")
+Kind = Literal["post-hoc", "model", "transductive", "trivial"]
+
+
+def fitted() -> Any:
+    """A field that `fit` sets: no argument, no part of the method's `repr`; its name ends in `_`."""
+    return field(init=False, repr=False, compare=False)
 
 
 class Method(ABC):
     """How to score: a small dataclass that knows no model, no file and no threshold."""
 
+    kind: ClassVar[Kind] = "post-hoc"
+    """What it needs: any classifier, a model made for it, the training graph beside the new one, or no model at all."""
+
     def fit(self: AnyMethod, outputs: Outputs, y: Tensor, mask: Tensor) -> AnyMethod:
         """Learn from the training nodes (those in `mask`) what in-distribution looks like; returns itself.
 
-        A method with nothing to learn keeps this one, which only checks its arguments.
+        A method with nothing to learn keeps this one, which only checks its arguments; one that has calls it first.
         """
-        check_labels("y", y, len(outputs.logits))
+        check_labels("y", y, len(outputs.logits), outputs.task)
         check_mask("mask", mask, len(outputs.logits))
         return self
 
     @abstractmethod
     def score(self, outputs: Outputs) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
+
+    @classmethod
+    def needs_fitting(cls) -> bool:
+        """Whether `fit` has anything to learn."""
+        return any(name.endswith("_") for name in _fields(cls))
+
+    def __getattr__(self, name: str) -> Any:
+        """Only asked for what is not there: a fitted field before the fit."""
+        if name in _fields(type(self)):
+            raise NotFittedError(f"{self!r} is not fitted; call fit(outputs, y, mask) on the training graph first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _fields(cls: type) -> list[str]:
+    return [field.name for field in fields(cls)] if hasattr(cls, "__dataclass_fields__") else []
+
+
+def class_members(y: Tensor, mask: Tensor, num_classes: int, *, task: Task, dtype: torch.dtype) -> Tensor:
+    """Which of the nodes in `mask` belong to which class: [nodes, classes] of zeros and ones.
+
+    >>> class_members(torch.tensor([1, 0]), torch.tensor([True, True]), 2, task="multiclass", dtype=torch.float32)
+    tensor([[0., 1.],
+            [1., 0.]])
+    """
+    labels = check_labels("y", y, len(mask), task)[mask]
+    if task == "multilabel":
+        return labels.to(dtype)
+    low, high = int(labels.min()), int(labels.max())
+    require(low >= 0 and high < num_classes, "y", f"lie in 0..{num_classes - 1} for training nodes", f"{low}..{high}")
+    return torch.nn.functional.one_hot(labels, num_classes).to(dtype)

@@ -13,7 +13,7 @@ from gnnsafe.scores import check_temperature, energy
 __all__ = ["Energy"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Energy(Method):
     """Free energy of the logits: −T log Σ_c exp(z_c / T) (Liu et al., 2020)."""
 
@@ -24,4 +24,4 @@ class Energy(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−T log Σ_c exp(z_c / T)."""
-        return energy(outputs.logits, temperature=self.temperature).float()
+        return energy(outputs.logits, temperature=self.temperature, task=outputs.task).float()

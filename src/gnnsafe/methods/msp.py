@@ -13,10 +13,10 @@ from gnnsafe.scores import max_softmax
 __all__ = ["MSP"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class MSP(Method):
     """Maximum softmax probability, negated: −max_c p_c (Hendrycks & Gimpel, 2017)."""
 
     def score(self, outputs: Outputs) -> Tensor:
         """−max_c softmax(z)_c."""
-        return max_softmax(outputs.logits).float()
+        return max_softmax(outputs.logits, task=outputs.task).float()

@@ -10,6 +10,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs
+from gnnsafe.outputs import Penultimate
 
 __all__ = ["GCN"]
 
@@ -44,6 +45,7 @@ class GCN(nn.Module):
         self.weights = nn.ParameterList(torch.empty(m, n) for m, n in pairwise(widths))
         self.biases = nn.ParameterList(torch.empty(n) for n in (widths[-1:] if batch_norm else widths[1:]))
         self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:-1] if batch_norm)
+        self.penultimate = Penultimate()
         self.in_channels, self.dropout = in_channels, dropout
         self.reset_parameters()
 
@@ -78,7 +80,10 @@ class GCN(nn.Module):
         """From the first layer's product to the logits."""
         for layer in range(1, len(self.weights)):
             hidden = self.norms[layer - 1](hidden) if self.norms else hidden + self.biases[layer - 1]
-            hidden = F.dropout(F.relu(hidden), self.dropout, self.training)
+            hidden = F.relu(hidden)
+            if layer == len(self.weights) - 1:
+                hidden = self.penultimate(hidden)
+            hidden = F.dropout(hidden, self.dropout, self.training)
             # BLAS wants the few columns of a narrow weight as rows, forward and backward.
             hidden = inputs.adjacency @ F.linear(hidden, self.weights[layer].T.contiguous())
         logits: Tensor = hidden + self.biases[-1]

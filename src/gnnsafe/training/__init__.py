@@ -1,6 +1,22 @@
 """Training: objectives say what is minimised, the loop minimises it."""
 
 from gnnsafe.training.loop import History, train
-from gnnsafe.training.objectives import OBJECTIVES, CrossEntropy, EnergyMargin, Objective
+from gnnsafe.training.objectives import (
+    OBJECTIVES,
+    BoundedEnergy,
+    CrossEntropy,
+    EnergyMargin,
+    Objective,
+    OutlierExposure,
+)
 
-__all__ = ["OBJECTIVES", "CrossEntropy", "EnergyMargin", "History", "Objective", "train"]
+__all__ = [
+    "OBJECTIVES",
+    "BoundedEnergy",
+    "CrossEntropy",
+    "EnergyMargin",
+    "History",
+    "Objective",
+    "OutlierExposure",
+    "train",
+]

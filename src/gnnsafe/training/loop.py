@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn import functional as F  # noqa: N812 - torch's own idiom
+from torch import Tensor, nn
 
+from gnnsafe.checks import Task
 from gnnsafe.errors import TrainingError, is_number, require, require_whole
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
 from gnnsafe.models.staged import staged
@@ -39,6 +40,7 @@ def train(
     lr: float = 0.01,
     weight_decay: float = 0.01,
     seed: int | None = 0,
+    task: Task = "multiclass",
 ) -> History:
     """Minimise `objective` by Adam, full batch, and restore the epoch with the lowest ID validation cross-entropy.
 
@@ -46,25 +48,34 @@ def train(
     `mask`. Training starts from weights drawn anew from `seed`, so the same seed gives the same weights, by the
     `reset_parameters` of the model or of its submodules (a parameter of a module that has none keeps its value);
     `seed=None` goes on from the weights that the model has. The model is left in evaluation mode; interrupted, it has
-    the best weights so far, and those it came with where there are none.
+    the best weights so far, and those it came with where there are none. `task="multilabel"`: `y` has a 0 or 1 per
+    node and label, and the logits are those of sigmoids.
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
     require(is_number(weight_decay) and 0 <= weight_decay < math.inf, "weight_decay", "be >= 0", weight_decay)
     _check_objective(objective)
-    _check_data(model, data)
+    _check_data(model, data, task)
     # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
     exposure = _check_exposure(exposure, data, objective) if objective.needs_exposure else None
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     require(bool(parameters), "model", "have parameters to train", "none")
     optimizer = torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
     before = _weights(model)
+
+    def teach(lesson: Objective) -> Tensor:
+        teacher = copy.deepcopy(model)
+        settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "weight_decay": weight_decay, "seed": seed}
+        train(teacher, data, objective=lesson, exposure=exposure, task=task, **settings)
+        return Outputs.of(teacher, data, task=task).logits
+
+    objective = objective.bound(data, teach)
     with torch.random.fork_rng(devices=[]):
         if seed is not None:
             require_whole("seed", seed, 0)
             torch.manual_seed(seed)
             _reset(model)
-        return _minimise(model, data, objective, exposure, epochs, optimizer, before)
+        return _minimise(model, data, objective, exposure, epochs, optimizer, before, task)
 
 
 def _minimise(
@@ -75,33 +86,38 @@ def _minimise(
     epochs: int,
     optimizer: torch.optim.Optimizer,
     best: dict[str, Any],
+    task: Task,
 ) -> History:
+    trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     stages = staged(model)
     inputs = stages.prepare(data.x, data.edge_index)
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
-    val_labels = node_labels(data)[val]
+    val_labels = node_labels(data, task)[val]
     exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None else None
     history = History()
     hidden = stages.stem(inputs)
     try:
         for epoch in range(epochs):
             model.train()
+            objective.begin_epoch(model, epoch)
             logits = stages.tail(hidden, inputs)
             outside = None
             if exposure is not None:
-                outside = Outputs(stages.tail(stages.stem(exposed), exposed), exposure)
-            loss = objective.loss(Outputs(logits, data), outside)
+                outside = Outputs(stages.tail(stages.stem(exposed), exposed), exposure, task)
+            loss = objective.loss(Outputs(logits, data, task), outside, epoch=epoch)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             hidden = stages.stem(inputs)  # of the new weights: for this validation and for the next training pass
             model.eval()
             with torch.no_grad():
-                val_loss = F.cross_entropy(stages.tail(hidden.detach(), inputs)[val], val_labels)
+                val_loss = objective.validation(stages.tail(hidden.detach(), inputs)[val], val_labels, task)
             _record(history, epoch, loss.item(), val_loss.item())
             if history.best_epoch == epoch:
                 best = _weights(model)
     finally:
+        for parameter, trains in trainable:
+            parameter.requires_grad_(trains)
         model.load_state_dict(best)
         model.zero_grad()
         model.eval()
@@ -130,16 +146,19 @@ def _reset(module: nn.Module) -> None:
 
 
 def _check_objective(objective: object) -> None:
-    fits = hasattr(objective, "loss") and hasattr(objective, "needs_exposure") and not isinstance(objective, type)
-    require(fits, "objective", "be an objective such as CrossEntropy()", repr(objective))
+    require(isinstance(objective, Objective), "objective", "be an objective such as CrossEntropy()", repr(objective))
 
 
-def _check_data(model: nn.Module, data: Graph) -> None:
+def _check_data(model: nn.Module, data: Graph, task: Task) -> None:
     """One forward before anything is touched: a graph and a model that do not fit cost nothing."""
-    require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
-    num_classes = Outputs.of(model, data).logits.shape[1]
+    num_classes = Outputs.of(model, data, task=task).logits.shape[1]
     for name in ("train_mask", "val_mask"):
-        labels = node_labels(data)[node_mask(data, name)]
+        labels = node_labels(data, task)[node_mask(data, name)]
+        if task == "multilabel":
+            require(labels.shape[1] == num_classes, "y", f"have the model's {num_classes} labels", labels.shape[1])
+            binary = bool(((labels == 0) | (labels == 1)).all())
+            require(binary, "y", f"be 0 or 1 for every node of {name} and every label", "other values")
+            continue
         low, high = int(labels.min()), int(labels.max())
         require(low >= 0, "y", f"be a class >= 0 for every node of {name}", low)
         require(high < num_classes, "y", f"be < {num_classes}, the model's number of classes, in {name}", high)

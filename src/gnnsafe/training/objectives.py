@@ -3,33 +3,64 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.errors import InputError, is_number, require
-from gnnsafe.graph import node_labels, node_mask
+from gnnsafe.checks import Task
+from gnnsafe.errors import InputError, is_number, require, require_whole
+from gnnsafe.graph import Graph, node_labels, node_mask
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import check_propagation, propagate
-from gnnsafe.scores import energy
+from gnnsafe.scores import energy, log_probabilities
 from gnnsafe.sparse import Isolated
 
-__all__ = ["OBJECTIVES", "CrossEntropy", "EnergyMargin", "Objective"]
+__all__ = [
+    "OBJECTIVES",
+    "BoundedEnergy",
+    "CrossEntropy",
+    "EnergyMargin",
+    "Objective",
+    "OutlierExposure",
+    "cross_entropy",
+    "exposure_missing",
+]
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """A loss on the training nodes and, where it needs them, on exposure nodes: OOD nodes seen in training."""
 
-    @property
-    def needs_exposure(self) -> bool:
-        """Whether the loss reads exposure nodes."""
-        ...
+    needs_exposure: ClassVar[bool] = False
+    """Whether the loss reads exposure nodes."""
 
-    def loss(self, outputs: Outputs, exposure: Outputs | None) -> Tensor:
+    @abstractmethod
+    def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
         """One number to minimise; `outputs.graph` has `y` and `train_mask`, `exposure.graph` has `mask`."""
-        ...
+
+    def validation(self, logits: Tensor, y: Tensor, task: Task) -> Tensor:
+        """What the best epoch minimises on the validation nodes: their cross-entropy."""
+        return cross_entropy(logits, y, task)
+
+    def bound(self, data: Graph, teach: Callable[[Objective], Tensor]) -> Objective:
+        """The objective for this graph, asked for once before training: itself, where it needs nothing made ready.
+
+        `teach(objective)` trains a copy of the model by another objective and gives its logits.
+        """
+        return self
+
+    def begin_epoch(self, model: nn.Module, epoch: int) -> None:  # noqa: B027 - most have nothing to hold
+        """A chance to hold parts of the model still (`requires_grad_`) in some epochs."""
+
+
+def cross_entropy(logits: Tensor, y: Tensor, task: Task) -> Tensor:
+    """Mean of −log p_y; multilabel, over all nodes and labels."""
+    if task == "multilabel":
+        return F.binary_cross_entropy_with_logits(logits, y.to(logits.dtype))
+    return F.cross_entropy(logits, y)
 
 
 def exposure_missing(objective: Objective) -> InputError:
@@ -41,19 +72,37 @@ def exposure_missing(objective: Objective) -> InputError:
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class CrossEntropy(Objective):
     """Cross-entropy on the training nodes."""
 
-    needs_exposure = False
-
-    def loss(self, outputs: Outputs, exposure: Outputs | None = None) -> Tensor:
+    def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
         """Mean of −log p_y over the training nodes."""
         mask = node_mask(outputs.graph, "train_mask")
-        return F.cross_entropy(outputs.logits[mask], node_labels(outputs.graph)[mask])
+        return cross_entropy(outputs.logits[mask], node_labels(outputs.graph, outputs.task)[mask], outputs.task)
 
 
 @dataclass(frozen=True)
-class EnergyMargin:
+class OutlierExposure(Objective):
+    """Cross-entropy + w · mean_exposure(−mean_c log p_c): sure of nothing on OOD nodes  (Hendrycks et al., 2019)."""
+
+    weight: float = 0.5
+
+    needs_exposure: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require(is_number(self.weight) and 0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
+
+    def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
+        """Cross-entropy plus the weighted cross-entropy to the uniform distribution on exposure nodes."""
+        if exposure is None:
+            raise exposure_missing(self)
+        outside = exposure.logits[node_mask(exposure.graph, "mask")]
+        uniform = -log_probabilities(outside, task=outputs.task).mean()
+        return CrossEntropy().loss(outputs) + self.weight * uniform
+
+
+@dataclass(frozen=True)
+class EnergyMargin(Objective):
     """Cross-entropy + λ (mean_ID relu(E − t_in)² + mean_exposure relu(t_out − E)²)  (Liu et al., 2020).
 
     E is the energy after `steps` rounds of propagation, with gradients through them: GNNSafe++'s objective
@@ -67,7 +116,7 @@ class EnergyMargin:
     alpha: float = 0.5
     isolated: Isolated = "keep"
 
-    needs_exposure = True
+    needs_exposure: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_propagation(self.steps, self.alpha, self.isolated)
@@ -76,7 +125,7 @@ class EnergyMargin:
             require(is_number(value) and math.isfinite(value), name, "be a finite number", value)
         require(is_number(self.weight) and 0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
 
-    def loss(self, outputs: Outputs, exposure: Outputs | None) -> Tensor:
+    def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
         """Cross-entropy plus the weighted margin loss."""
         if exposure is None:
             raise exposure_missing(self)
@@ -86,11 +135,44 @@ class EnergyMargin:
         return CrossEntropy().loss(outputs) + self.weight * margin
 
     def _energy(self, outputs: Outputs) -> Tensor:
-        scores, edges = energy(outputs.logits), outputs.graph.edge_index
+        scores, edges = energy(outputs.logits, task=outputs.task), outputs.graph.edge_index
         return propagate(scores, edges, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+
+
+@dataclass(frozen=True)
+class BoundedEnergy(Objective):
+    """Cross-entropy + λ₂ [λ₁ Var‖z‖ / mean‖z‖ + (1−λ₁) Var(Σz) / |mean Σz|]: NODESafe  (Yang et al., 2025).
+
+    Over the training nodes' logits z, from `first_epoch` on: bounded energies, since extreme ones spoil propagation.
+    """
+
+    weight: float = 1.0
+    share: float = 0.999
+    first_epoch: int = 20
+
+    def __post_init__(self) -> None:
+        require(is_number(self.weight) and 0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
+        require(is_number(self.share) and 0 <= self.share <= 1, "share", "lie in [0, 1]", self.share)
+        require_whole("first_epoch", self.first_epoch, 0)
+
+    def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
+        """Cross-entropy, and from `first_epoch` on the weighted spread of the logits' norms and sums."""
+        loss = CrossEntropy().loss(outputs)
+        if epoch < self.first_epoch:
+            return loss
+        logits = outputs.logits[node_mask(outputs.graph, "train_mask")]
+        norms, sums = logits.norm(dim=1), logits.sum(dim=1)
+        spread = self.share * _relative_variance(norms) + (1 - self.share) * _relative_variance(sums)
+        return loss + self.weight * spread
+
+
+def _relative_variance(values: Tensor) -> Tensor:
+    return values.var(correction=0) / values.mean().abs()
 
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "cross-entropy": CrossEntropy,
+    "outlier-exposure": OutlierExposure,
     "energy-margin": EnergyMargin,
+    "bounded-energy": BoundedEnergy,
 }

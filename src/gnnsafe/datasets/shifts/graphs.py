@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from numbers import Integral
 from typing import Literal, get_args
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from gnnsafe.checks import check_mask
 from gnnsafe.errors import require, require_known
-from gnnsafe.graph import Data, check_graph, node_mask
+from gnnsafe.graph import Data, changed, check_graph, node_mask
 
 __all__ = ["SPLITS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
 
@@ -42,20 +41,12 @@ def dense_features(data: Data) -> Tensor:
     return x
 
 
-def changed(data: Data, **values: Tensor) -> Data:
-    """A new graph with these values; all others are shared. Attributes of edges do not outlive the edges."""
-    graph = copy.copy(data)
-    if "edge_index" in values:
-        _drop(graph, *(name for name in getattr(graph, "edge_attrs", list)() if name not in values))
-    for name, value in values.items():
-        setattr(graph, name, value)
-    return graph
-
-
 def shifted(data: Data, mask: Tensor, **values: Tensor) -> Data:
     """A new graph with these values, whose nodes in `mask` count; the ID split means nothing in it."""
     graph = changed(data, mask=mask, **values)
-    _drop(graph, *(name for name in SPLITS if hasattr(graph, name)))
+    for name in SPLITS:
+        if hasattr(graph, name):
+            delattr(graph, name)
     return graph
 
 
@@ -66,8 +57,3 @@ def narrowed(data: Data, inside: Tensor, **values: Tensor) -> Data:
     for name, mask in masks.items():
         values[name] = check_mask(name, check_mask(name, mask, num_nodes) & inside, num_nodes)
     return changed(data, **values)
-
-
-def _drop(graph: Data, *names: str) -> None:
-    for name in names:
-        delattr(graph, name)
