@@ -21,7 +21,18 @@ from torch import Tensor
 
 from gnnsafe.checks import check_edge_index
 
-__all__ = ["Isolated", "Sparse", "gcn_matrix", "mean_matrix", "remembered"]
+__all__ = [
+    "Isolated",
+    "Sparse",
+    "gcn_matrix",
+    "in_degrees",
+    "mean_matrix",
+    "remembered",
+    "scipy_csr",
+    "sparse_enough",
+]
+
+SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
 
 Isolated = Literal["keep", "decay"]
 Result = TypeVar("Result")
@@ -112,6 +123,29 @@ def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
         return result
 
     return lookup
+
+
+def sparse_enough(x: Tensor) -> bool:
+    """Whether so few entries differ from zero that a sparse matrix is the better one."""
+    entries = x.values() if x.layout == torch.sparse_csr else x
+    return int(torch.count_nonzero(entries)) < SPARSE_BELOW * x.numel()
+
+
+def scipy_csr(x: Tensor) -> Any:
+    """A dense or CSR tensor as scipy's CSR, the latter without a copy."""
+    if x.layout == torch.strided:
+        return sp.csr_array(x.numpy())
+    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
+    return sp.csr_array(parts, shape=(x.shape[0], x.shape[1]))
+
+
+def in_degrees(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """How many edges point to each node, as float64.
+
+    >>> in_degrees(torch.tensor([[0, 1], [2, 2]]), 3).tolist()
+    [0.0, 0.0, 2.0]
+    """
+    return torch.bincount(edge_index[1], minlength=num_nodes).double()
 
 
 def _numpy_dtype(dtype: torch.dtype) -> Any:

@@ -16,14 +16,15 @@ everyone = pytest.mark.parametrize("name", METHODS)
 
 
 class Planted(nn.Module):
-    """Sure of the first half of the nodes, at a loss over the second."""
+    """Sure of the first half of the nodes, at a loss over the second; what a node hears has a small say."""
 
     def __init__(self):
         super().__init__()
-        self.weight, self.dropout = nn.Parameter(torch.ones(1)), nn.Dropout(0.5)
+        self.weight, self.dropout, self.penultimate = nn.Parameter(torch.ones(1)), nn.Dropout(0.5), Penultimate()
 
     def forward(self, x, edge_index):
-        return self.dropout(self.weight * x)
+        heard = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+        return self.dropout(self.weight * self.penultimate(x + 0.1 * heard))
 
 
 @pytest.fixture

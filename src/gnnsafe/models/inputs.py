@@ -10,19 +10,16 @@ The first layer computes Â X W for a constant Â X, in the cheapest of three or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_features, check_tensor
-from gnnsafe.sparse import Sparse, gcn_matrix, remembered
+from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_enough
 
 __all__ = ["ConvolutionInputs", "convolution_inputs"]
 
-SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
 SAMPLED_ROWS = 1000
 
 
@@ -57,23 +54,12 @@ def convolution_inputs(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
 def _prepared(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
     check_features(x)
     adjacency = gcn_matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
-    if _nnz(x) >= SPARSE_BELOW * x.numel():
+    if not sparse_enough(x):
         dense = x.to_dense() if x.layout == torch.sparse_csr else x
         return ConvolutionInputs(adjacency, adjacency @ dense, aggregated=True)
-    matrix, a = _scipy(x), _scipy(adjacency.csr)
+    matrix, a = scipy_csr(x), scipy_csr(adjacency.csr)
     rows = np.linspace(0, len(x) - 1, min(len(x), SAMPLED_ROWS), dtype=np.int64)
     aggregated_nnz = (a[rows] @ matrix).nnz * len(x) / len(rows)
     if aggregated_nnz < matrix.nnz + a.nnz:
         return ConvolutionInputs(adjacency, Sparse(a @ matrix), aggregated=True)
     return ConvolutionInputs(adjacency, Sparse(matrix), aggregated=False)
-
-
-def _nnz(x: Tensor) -> int:
-    return int(torch.count_nonzero(x.values() if x.layout == torch.sparse_csr else x))
-
-
-def _scipy(x: Tensor) -> Any:
-    if x.layout == torch.strided:
-        return sp.csr_array(x.numpy())
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return sp.csr_array(parts, shape=(x.shape[0], x.shape[1]))
