@@ -18,10 +18,10 @@ __all__ = ["Agreement"]
 class Agreement(Method):
     """How little a prediction agrees with its surroundings: −⟨p_i, mean_j p_j⟩ over in-neighbours (ours).
 
-    A node that nobody points to agrees with itself.
+    A node that nobody points to has nobody to agree with: its score is 0, the most OOD there is.
     """
 
     def score(self, outputs: Outputs) -> Tensor:
         """−⟨p_i, mean_j p_j⟩."""
         p = log_probabilities(outputs.logits, task=outputs.task).exp()
-        return -(p * diffused(p, outputs.graph.edge_index, steps=1, alpha=0.0)).sum(dim=1).float()
+        return -(p * diffused(p, outputs.graph.edge_index, steps=1, alpha=0.0, isolated="decay")).sum(dim=1).float()

@@ -21,7 +21,7 @@ __all__ = ["MeanCosine"]
 class MeanCosine(Method):
     """Unlike its neighbours: −mean_j cos(x_i, x_j) over in-neighbours, no model (trivial).
 
-    A node that nobody points to is like itself.
+    A node that nobody points to is like nobody: its score is 0.
     """
 
     kind: ClassVar[Kind] = "trivial"
@@ -29,7 +29,7 @@ class MeanCosine(Method):
     def score(self, outputs: Outputs) -> Tensor:
         """−⟨x̂_i, mean_j x̂_j⟩."""
         x, edges = outputs.graph.x, outputs.graph.edge_index
-        mean = mean_matrix(edges, num_nodes=x.shape[0], dtype=x.dtype, isolated="keep")
+        mean = mean_matrix(edges, num_nodes=x.shape[0], dtype=x.dtype, isolated="decay")
         if not sparse_enough(x):
             unit = F.normalize(outputs.dense_features())
             return -(unit * (mean @ unit)).sum(dim=1).float()

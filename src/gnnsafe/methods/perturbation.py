@@ -29,6 +29,6 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
         return outputs
     x = outputs.dense_features().detach().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(outputs.again(changed(outputs.graph, x=x), gradients=True)), x)
-    # Still marked as asking for a gradient, so that no model makes ready for reuse what is used once.
-    x = (x.detach() - epsilon * gradient.sign()).requires_grad_()
-    return outputs.again(changed(outputs.graph, x=x))
+    moved = gradient.sign_().mul_(-epsilon).add_(x.detach())
+    # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
+    return outputs.again(changed(outputs.graph, x=moved.requires_grad_()))
