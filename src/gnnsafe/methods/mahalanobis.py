@@ -37,7 +37,7 @@ def ledoit_wolf(residuals: Tensor) -> Tensor:
 class Mahalanobis(Method):
     """Distance to the nearest class mean: min_c (h−μ_c)ᵀΣ⁻¹(h−μ_c), one Σ for all classes (Lee et al., 2018).
 
-    Embeddings have unit length first (`normalize`, after Müller & Hein, 2025): OOD nodes have short ones, which lie
+    Embeddings have unit length first (`normalize`, after Mueller & Hein, 2025): OOD nodes have short ones, which lie
     near every mean. Σ is Ledoit and Wolf's estimate, since training nodes are few; directions in which they do not
     vary at all have no say. With ε > 0 features take a step that lowers the distance first, as ODIN's do.
     """
