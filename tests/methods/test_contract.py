@@ -187,9 +187,7 @@ def test_multilabel_heads_are_scored(name, planted):
 def test_its_first_line_says_what_it_is(name):
     assert issubclass(METHODS[name], Method)
     first = METHODS[name].__doc__.splitlines()[0]
-    assert any(
-        word in first for word in ("20", "19", "(ours)", "(trivial)")
-    )  # the reference's year, or that it has none
+    assert any(word in first for word in ("20", "19", "(ours)", "(trivial)"))  # the reference's year, if it has one
     assert first.endswith(".")
     assert len(first) < 115
 

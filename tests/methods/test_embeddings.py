@@ -33,15 +33,15 @@ def everyone(tensor):
 
 class TestMahalanobis:
     def test_by_hand(self):
-        # classes (0, 0)±(1, 0) and (4, 0)±(0, 2): one Σ = diag(2, 8)/4, means (0, 0) and (4, 0). With so few nodes Ledoit
-        # and Wolf shrink all the way, to tr(Σ)/2 · I = 1.25 I.
+        # classes (0, 0) ± (1, 0) and (4, 0) ± (0, 2): S = diag(½, 2), ‖S‖² = 17/4, mean ‖r‖⁴ = 17/2, ‖S − 5/4 I‖² = 9/8:
+        # Ledoit and Wolf's share is (17/4)/4 / (9/8) = 17/18, and Σ = S/18 + 17/18 · 5/4 I = diag(29, 31)/24
         h = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [4.0, 2.0], [4.0, -2.0]])
         y = torch.tensor([0, 0, 1, 1])
         residuals = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]).double()
-        torch.testing.assert_close(ledoit_wolf(residuals), 1.25 * torch.eye(2).double())
+        torch.testing.assert_close(ledoit_wolf(residuals), torch.diag(torch.tensor([29.0, 31.0]).double() / 24))
         method = Mahalanobis(normalize=False).fit(outputs(h), y, everyone(h))
         new = torch.tensor([[0.0, 5.0], [4.0, 0.0], [3.0, 0.0]])
-        assert method.score(outputs(new)).tolist() == pytest.approx([25 / 1.25, 0.0, 1 / 1.25])
+        assert method.score(outputs(new)).tolist() == pytest.approx([25 * 24 / 31, 0.0, 24 / 29])
 
     def test_against_scipy(self):
         torch.manual_seed(0)

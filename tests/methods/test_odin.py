@@ -77,13 +77,14 @@ def test_gradients_are_taken_of_the_features_alone():
 
 def test_sparse_features():
     dense = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    model = Slopes()
     sparse = SimpleNamespace(x=dense.to_sparse_csr(), edge_index=NO_EDGES)
-    model.forward = lambda x, edge_index: (
-        (x.to_dense() if x.layout == torch.sparse_csr else x) * torch.tensor([1.0, -2.0])
-    )
+
+    class Dense(Slopes):
+        def forward(self, x, edge_index):
+            return super().forward(x.to_dense() if x.layout == torch.sparse_csr else x, edge_index)
+
     labels, mask = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
-    result = Outputs.of(model, sparse)
+    result = Outputs.of(Dense(), sparse)
     expected = fitted(ODIN(), dense).score(outputs(dense))
     torch.testing.assert_close(ODIN().fit(result, labels, mask).score(result), expected)
 
