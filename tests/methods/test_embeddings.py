@@ -33,7 +33,7 @@ def everyone(tensor):
 
 class TestMahalanobis:
     def test_by_hand(self):
-        # classes (0, 0) ± (1, 0) and (4, 0) ± (0, 2): S = diag(½, 2), ‖S‖² = 17/4, mean ‖r‖⁴ = 17/2, ‖S − 5/4 I‖² = 9/8:
+        # classes ±(1, 0) and (4, 0) ± (0, 2): S = diag(½, 2), ‖S‖² = 17/4, mean ‖r‖⁴ = 17/2, ‖S − 5/4 I‖² = 9/8:
         # Ledoit and Wolf's share is (17/4)/4 / (9/8) = 17/18, and Σ = S/18 + 17/18 · 5/4 I = diag(29, 31)/24
         h = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [4.0, 2.0], [4.0, -2.0]])
         y = torch.tensor([0, 0, 1, 1])

@@ -14,7 +14,7 @@ from gnnsafe.outputs import Outputs
 
 __all__ = ["KNN", "nearest_distances"]
 
-PRODUCTS = 2**24  # similarities held at a time: 64 MB, whatever the number of nodes
+PRODUCTS = 2**22  # similarities held at a time: 16 MB, whatever the number of nodes
 
 
 def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:

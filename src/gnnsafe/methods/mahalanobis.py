@@ -75,7 +75,8 @@ class Mahalanobis(Method):
 
     def _nearest(self, embeddings: Tensor) -> Tensor:
         points = self._rows(embeddings) @ self.whitening_
-        return torch.stack([(points - mean).square().sum(dim=1) for mean in self.means_]).amin(dim=0)
+        lengths, means = points.square().sum(dim=1, keepdim=True), self.means_
+        return (lengths - 2 * points @ means.T + means.square().sum(dim=1)).amin(dim=1).clamp(min=0)
 
     def _rows(self, embeddings: Tensor) -> Tensor:
         return F.normalize(embeddings.double()) if self.normalize else embeddings.double()
