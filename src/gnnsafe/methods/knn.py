@@ -26,12 +26,12 @@ def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
     >>> nearest_distances(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2).tolist()
     [[0.0, 1.4142...]]
     """
-    k = min(k, len(bank))
-    distances = [points.new_empty(0, k)]
-    for rows in torch.split(points, max(1, PRODUCTS // len(bank))):
+    k, size = min(k, len(bank)), max(1, PRODUCTS // len(bank))
+    distances = points.new_empty(len(points), k)
+    for rows, row_distances in zip(torch.split(points, size), torch.split(distances, size), strict=True):
         nearest = (rows @ bank.T).topk(k, dim=1).indices
-        distances.append((rows[:, None] - bank[nearest]).norm(dim=2))
-    return torch.cat(distances)
+        row_distances.copy_((rows[:, None] - bank[nearest]).norm(dim=2))
+    return distances
 
 
 @dataclass
