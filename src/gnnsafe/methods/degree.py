@@ -15,7 +15,7 @@ __all__ = ["Degree"]
 
 @dataclass
 class Degree(Typicality):
-    """Unusual number of in-neighbours: |d − median of training nodes|, no model (trivial)."""
+    """Unusual number of in-neighbours: d's distance from the training nodes' median, no model (trivial)."""
 
     def value(self, outputs: Outputs) -> Tensor:
         """The number of edges that point to each node."""

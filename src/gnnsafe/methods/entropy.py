@@ -15,7 +15,7 @@ __all__ = ["Entropy"]
 
 @dataclass
 class Entropy(Method):
-    """Entropy of the predicted distribution: −Σ_c p_c log p_c (a common baseline, as in Malinin & Gales, 2018)."""
+    """Entropy of the predicted distribution: −Σ_c p_c log p_c (Malinin & Gales, 2018)."""
 
     def score(self, outputs: Outputs) -> Tensor:
         """−Σ_c p_c log p_c."""

@@ -17,7 +17,7 @@ __all__ = ["FeatureNorm"]
 
 @dataclass
 class FeatureNorm(Typicality):
-    """Unusual feature length: |‖x‖ − median of training nodes|, no model (trivial)."""
+    """Unusual length of the features: ‖x‖'s distance from the training nodes' median, no model (trivial)."""
 
     def value(self, outputs: Outputs) -> Tensor:
         """‖x‖₂."""

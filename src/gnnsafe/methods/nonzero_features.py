@@ -16,7 +16,7 @@ __all__ = ["NonzeroFeatures"]
 
 @dataclass
 class NonzeroFeatures(Typicality):
-    """Unusual number of non-zero features: |n − median of training nodes|, no model (trivial)."""
+    """Unusual number of non-zero features: its distance from the training nodes' median, no model (trivial)."""
 
     def value(self, outputs: Outputs) -> Tensor:
         """How many features of each node are not 0."""
