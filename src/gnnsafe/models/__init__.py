@@ -2,10 +2,18 @@
 
 from torch import nn
 
+from gnnsafe.models.gat import GAT
 from gnnsafe.models.gcn import GCN
+from gnnsafe.models.jknet import JKNet
+from gnnsafe.models.mixhop import MixHop
+from gnnsafe.models.mlp import MLP
 
-__all__ = ["GCN", "MODELS"]
+__all__ = ["GAT", "GCN", "MLP", "MODELS", "JKNet", "MixHop"]
 
 MODELS: dict[str, type[nn.Module]] = {
     "gcn": GCN,
+    "mlp": MLP,
+    "gat": GAT,
+    "jknet": JKNet,
+    "mixhop": MixHop,
 }
