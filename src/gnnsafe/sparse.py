@@ -22,7 +22,16 @@ from torch.autograd.function import once_differentiable
 
 from gnnsafe.checks import check_edge_index
 
-__all__ = ["Isolated", "Pattern", "Sparse", "attention_pattern", "gcn_matrix", "mean_matrix", "remembered"]
+__all__ = [
+    "Isolated",
+    "Pattern",
+    "Sparse",
+    "attention_pattern",
+    "gcn_matrix",
+    "mean_matrix",
+    "remembered",
+    "sum_matrix",
+]
 
 Isolated = Literal["keep", "decay"]
 Result = TypeVar("Result")
@@ -198,6 +207,19 @@ def mean_matrix(edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype, isola
         source, target = np.concatenate([source, alone]), np.concatenate([target, alone])
     weight = (1 / np.maximum(degree, 1)).astype(_numpy_dtype(dtype))[target]
     return Sparse(sp.coo_array((weight, (target, source)), shape=(num_nodes, num_nodes)).tocsr())
+
+
+@remembered
+def sum_matrix(edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype) -> Sparse:
+    """A + I: row i sums node i and the nodes that point to it, counting each edge as often as it is given.
+
+    >>> sum_matrix(torch.tensor([[0, 0], [1, 1]]), num_nodes=2, dtype=torch.float32).csr.to_dense().tolist()
+    [[1.0, 0.0], [2.0, 1.0]]
+    """
+    check_edge_index(edge_index, num_nodes)
+    source, target = (np.concatenate([end, np.arange(num_nodes)]) for end in edge_index.numpy())
+    ones = np.ones(len(source), dtype=_numpy_dtype(dtype))
+    return Sparse(sp.coo_array((ones, (target, source)), shape=(num_nodes, num_nodes)).tocsr())
 
 
 @remembered

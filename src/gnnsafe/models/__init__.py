@@ -2,13 +2,17 @@
 
 from torch import nn
 
+from gnnsafe.models.appnp import APPNP
 from gnnsafe.models.gat import GAT
 from gnnsafe.models.gcn import GCN
+from gnnsafe.models.gin import GIN
+from gnnsafe.models.graphsage import GraphSAGE
 from gnnsafe.models.jknet import JKNet
 from gnnsafe.models.mixhop import MixHop
 from gnnsafe.models.mlp import MLP
+from gnnsafe.models.sgc import SGC
 
-__all__ = ["GAT", "GCN", "MLP", "MODELS", "JKNet", "MixHop"]
+__all__ = ["APPNP", "GAT", "GCN", "GIN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop"]
 
 MODELS: dict[str, type[nn.Module]] = {
     "gcn": GCN,
@@ -16,4 +20,8 @@ MODELS: dict[str, type[nn.Module]] = {
     "gat": GAT,
     "jknet": JKNet,
     "mixhop": MixHop,
+    "graphsage": GraphSAGE,
+    "gin": GIN,
+    "sgc": SGC,
+    "appnp": APPNP,
 }

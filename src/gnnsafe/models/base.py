@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,9 @@ class Backbone(nn.Module, ABC):
     the last layer reads, before dropout.
     """
 
+    matrices: ClassVar[int] = 1
+    """How many matrices a layer has; its weight is all of them, one above the other."""
+
     def __init__(
         self,
         in_channels: int,
@@ -51,7 +54,7 @@ class Backbone(nn.Module, ABC):
             require_whole(name, size, 1)
         require(is_number(dropout) and 0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
         widths = self.widths(in_channels, hidden_channels, out_channels, num_layers)
-        self.weights = nn.ParameterList(glorot(m, n) for m, n in pairwise(widths))
+        self.weights = nn.ParameterList(glorot(self.matrices * m, n) for m, n in pairwise(widths))
         self.biases = nn.ParameterList(torch.zeros(n) for n in (widths[-1:] if batch_norm else widths[1:]))
         self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:-1] if batch_norm)
         self.penultimate = Penultimate()
