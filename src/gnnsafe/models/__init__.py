@@ -3,9 +3,11 @@
 from torch import nn
 
 from gnnsafe.models.gcn import GCN
+from gnnsafe.models.gpn import GPN
 
-__all__ = ["GCN", "MODELS"]
+__all__ = ["GCN", "GPN", "MODELS"]
 
 MODELS: dict[str, type[nn.Module]] = {
     "gcn": GCN,
+    "gpn": GPN,
 }

@@ -20,7 +20,7 @@ from torch import Tensor
 from gnnsafe.checks import check_features, check_tensor
 from gnnsafe.sparse import Sparse, gcn_matrix, remembered
 
-__all__ = ["ConvolutionInputs", "convolution_inputs"]
+__all__ = ["ConvolutionInputs", "convolution_inputs", "feature_matrix"]
 
 SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
 SAMPLED_ROWS = 1000
@@ -66,6 +66,23 @@ def _prepared(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
     if aggregated_nnz < matrix.nnz + a.nnz:
         return ConvolutionInputs(adjacency, Sparse(a @ matrix), aggregated=True)
     return ConvolutionInputs(adjacency, Sparse(matrix), aggregated=False)
+
+
+def feature_matrix(x: Tensor) -> Sparse | Tensor:
+    """X as a first layer without neighbours multiplies it, X W: CSR, remembered, where it is sparse, else dense."""
+    check_tensor("x", x, torch.strided, torch.sparse_csr)
+    if x.requires_grad:
+        return check_features(x)
+    sparse = _sparse_features(x)
+    if sparse is not None:
+        return sparse
+    return x.to_dense() if x.layout == torch.sparse_csr else x
+
+
+@remembered
+def _sparse_features(x: Tensor) -> Sparse | None:
+    check_features(x)
+    return Sparse(_scipy(x)) if _nnz(x) < SPARSE_BELOW * x.numel() else None  # not x itself: it would never be freed
 
 
 def _nnz(x: Tensor) -> int:
