@@ -42,11 +42,13 @@ def test_a_node_hears_those_that_point_to_it(name):
 @everyone
 @pytest.mark.parametrize("training", [True, False])
 def test_stages_are_the_forward(name, directed, training):
-    torch.manual_seed(0)
     model = MODELS[name](6, 8, 3).train(training)
     stages = staged(model)
     inputs = stages.prepare(directed.x, directed.edge_index)
-    torch.testing.assert_close(stages.tail(stages.stem(inputs), inputs), model(directed.x, directed.edge_index))
+    torch.manual_seed(1)  # dropout
+    parts = stages.tail(stages.stem(inputs), inputs)
+    torch.manual_seed(1)
+    torch.testing.assert_close(parts, model(directed.x, directed.edge_index))
 
 
 @everyone

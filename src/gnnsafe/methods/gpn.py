@@ -22,8 +22,8 @@ Measure = Literal["epistemic", "confidence", "features"]
 class GPN(Method):
     """Graph posterior network's lack of evidence, 1 / α₀, of logits log α (Stadler et al., 2021).
 
-    For the model `GPN`. `"confidence"` is −max_c ᾱ_c, ᾱ = α / α₀; `"features"` is 1 / α₀ of every node alone, before its
-    neighbours' evidence reaches it.
+    For the model `GPN`. `"confidence"` is −max_c ᾱ_c, ᾱ = α / α₀; `"features"` is 1 / α₀ of every node alone, before
+    its neighbours' evidence reaches it.
     """
 
     measure: Measure = "epistemic"

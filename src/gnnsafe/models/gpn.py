@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
+from gnnsafe.checks import check_tensor
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import feature_matrix
 from gnnsafe.models.radial import RadialFlows
@@ -20,10 +21,10 @@ MOST_EVIDENCE = 30.0  # |log|; beyond it float32 has no room for a diffusion
 
 
 class GPN(nn.Module):
-    """Graph posterior network: α_c = 1 + PageRank(q(z|c) p(c) (4π)^{d/2}), z = MLP(x); logits log α (Stadler et al., 2021).
+    """Graph posterior network: log α, α = 1 + PageRank(β), β_c = (4π)^{d/2} p(c) q(MLP(x) | c) (Stadler et al., 2021).
 
-    The logits are log α, so their softmax is the mean of Dir(α) and their energy −log α₀. `class_shares` holds p(c): equal
-    until `UncertainCrossEntropy` sets them.
+    With log α as logits, their softmax is the mean of Dir(α) and their energy −log α₀. q are radial flows on d latent
+    dimensions. p(c), `class_shares`, are equal until the objective `UncertainCrossEntropy` sets them.
 
     >>> model = GPN(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
@@ -77,6 +78,7 @@ class GPN(nn.Module):
     def prepare(self, x: Tensor, edge_index: Tensor) -> tuple[Sparse | Tensor, Sparse]:
         """X and Â: what depends on the graph alone."""
         features = feature_matrix(x)
+        check_tensor("edge_index", edge_index)
         require(x.shape[1] == self.in_channels, "x", f"have {self.in_channels} features", x.shape[1])
         dtype = self.weight.dtype
         require(x.dtype == dtype, "x", f"be {dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)")
@@ -97,4 +99,5 @@ class GPN(nn.Module):
 
     def _evidence(self, z: Tensor) -> Tensor:
         scale = 0.5 * z.shape[1] * math.log(4 * math.pi)  # keeps densities of many dimensions from vanishing
-        return (self.flows(z) + self.class_shares.log() + scale).clamp(-MOST_EVIDENCE, MOST_EVIDENCE).exp()
+        log_evidence: Tensor = self.flows(z) + self.class_shares.log() + scale
+        return log_evidence.clamp(-MOST_EVIDENCE, MOST_EVIDENCE).exp()

@@ -60,7 +60,7 @@ class KernelDirichlet(Objective):
         log_alpha = _log_alpha(outputs.logits.double())  # the divergence subtracts large terms
         mask = node_mask(outputs.graph, "train_mask")
         risk = bayes_risk(log_alpha[mask], node_labels(outputs.graph)[mask]).mean()
-        prior = kl_divergence(Dirichlet(log_alpha.exp(), False), Dirichlet(self.prior_, False)).mean()
+        prior = _divergence(log_alpha.exp(), self.prior_).mean()
         mean = torch.log_softmax(log_alpha, dim=1)
         teacher = F.kl_div(self.teacher_, mean, reduction="batchmean", log_target=True)
         return risk + self.weight * prior + min(1.0, epoch / self.annealing) * teacher
@@ -73,6 +73,10 @@ class KernelDirichlet(Objective):
 
 def _log_alpha(logits: Tensor) -> Tensor:
     return F.softplus(logits.clamp(max=MOST_EVIDENCE))
+
+
+def _divergence(alpha: Tensor, prior: Tensor) -> Tensor:
+    return kl_divergence(Dirichlet(alpha, validate_args=False), Dirichlet(prior, validate_args=False))
 
 
 def bayes_risk(log_alpha: Tensor, y: Tensor) -> Tensor:
@@ -103,7 +107,7 @@ def kernel_prior(edge_index: Tensor, y: Tensor, mask: Tensor, *, num_classes: in
     hops = int(sigma * math.sqrt(-2 * math.log(NEGLIGIBLE)))
     kernel = [math.exp(-0.5 * (hop / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)) for hop in range(hops + 1)]
     prior = torch.ones(nodes, num_classes, dtype=torch.float64)
-    for labelled in mask.nonzero().squeeze(1).split(max(1, FRONTIER // nodes)):
+    for labelled in torch.split(mask.nonzero().squeeze(1), max(1, FRONTIER // nodes)):
         classes = F.one_hot(y[labelled], num_classes).float()
         reached = torch.zeros(nodes, len(labelled))
         reached[labelled, torch.arange(len(labelled))] = 1.0

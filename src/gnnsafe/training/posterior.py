@@ -55,4 +55,5 @@ class UncertainCrossEntropy(Objective):
         alpha = outputs.logits[mask].double().exp()  # the entropy subtracts large terms
         right = alpha.gather(1, node_labels(outputs.graph)[mask].unsqueeze(1)).squeeze(1)
         expected = torch.digamma(alpha.sum(dim=1)) - torch.digamma(right)
-        return (expected - self.weight * Dirichlet(alpha, False).entropy()).sum()
+        entropy: Tensor = Dirichlet(alpha, validate_args=False).entropy()  # type: ignore[no-untyped-call]
+        return (expected - self.weight * entropy).sum()
