@@ -53,7 +53,7 @@ class Objective(ABC):
         return self
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:  # noqa: B027 - most have nothing to hold
-        """A chance to hold parts of the model still (`requires_grad_`) in some epochs."""
+        """A chance to hold parts of the model still (`requires_grad_`), asked before an epoch's first layer runs."""
 
 
 def cross_entropy(logits: Tensor, y: Tensor, task: Task) -> Tensor:
