@@ -174,7 +174,7 @@ def test_multilabel_heads_are_scored(name, planted):
     planted.y = torch.nn.functional.one_hot(planted.y, 4).float()
     planted.y[:, 0] = 1.0
     if METHODS[name].kind == "model":
-        with pytest.raises(ValueError, match="'task' must be multiclass"):
+        with pytest.raises(ValueError, match="'task' must be 'multiclass'"):
             Detector(Planted(), METHODS[name](), task="multilabel").fit(planted).score(planted)
         return
     planted.x[:ID] = torch.where(planted.x[:ID] > 3, 6.0, -6.0)  # sure of each label

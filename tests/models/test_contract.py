@@ -18,6 +18,7 @@ from gnnsafe.models.staged import Staged, Whole, staged
 from gnnsafe.sparse import Sparse
 
 everyone = pytest.mark.parametrize("name", MODELS)
+chains = pytest.mark.parametrize("name", [name for name, model in MODELS.items() if issubclass(model, Backbone)])
 BLIND = {"mlp"}  # to edges, on purpose
 
 
@@ -49,7 +50,7 @@ def test_a_node_hears_those_that_point_to_it(name):
     assert not torch.equal(model(x, edges)[1], model(changed, edges)[1])
 
 
-@everyone
+@chains
 def test_one_constructor(name):
     shape = [(parameter.name, parameter.kind) for parameter in signature(Backbone).parameters.values()]
     parameters = signature(MODELS[name]).parameters.values()
@@ -57,7 +58,7 @@ def test_one_constructor(name):
     assert all(parameter.default is not parameter.empty for parameter in list(parameters)[3:])
 
 
-@everyone
+@chains
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -92,12 +93,12 @@ def test_bad_graphs(name, directed, x, edge_index, message):
 
 @everyone
 def test_sparse_features_give_the_same(name, words):
-    model = MODELS[name](200, 8, 3)
+    model = MODELS[name](200, 8, 3).eval()
     sparse = Sparse(sp.csr_array(words.x.numpy())).csr
     torch.testing.assert_close(model(sparse, words.edge_index), model(words.x, words.edge_index))
 
 
-@everyone
+@chains
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_the_penultimate_embedding_is_given_and_leads_to_the_logits(name, graph, batch_norm):
     model = MODELS[name](graph.x.shape[1], 8, 3, batch_norm=batch_norm)
@@ -177,7 +178,7 @@ def test_dropout_only_in_training(name, directed):
     assert torch.equal(model(directed.x, directed.edge_index), model(directed.x, directed.edge_index))
 
 
-@everyone
+@chains
 def test_it_learns(name, blocks):
     model = MODELS[name](8, 16, 3)
     train(model, blocks, objective=CrossEntropy(), epochs=100)
@@ -187,11 +188,13 @@ def test_it_learns(name, blocks):
 @everyone
 @pytest.mark.parametrize("training", [True, False])
 def test_stages_are_the_forward(name, directed, training):
-    torch.manual_seed(0)
     model = MODELS[name](6, 8, 3).train(training)
     stages = staged(model)
     inputs = stages.prepare(directed.x, directed.edge_index)
-    torch.testing.assert_close(stages.tail(stages.stem(inputs), inputs), model(directed.x, directed.edge_index))
+    torch.manual_seed(1)  # dropout
+    parts = stages.tail(stages.stem(inputs), inputs)
+    torch.manual_seed(1)
+    torch.testing.assert_close(parts, model(directed.x, directed.edge_index))
 
 
 @everyone

@@ -142,6 +142,8 @@ def test_the_table():
         "outlier-exposure": True,
         "energy-margin": True,
         "bounded-energy": False,
+        "kernel-dirichlet": False,
+        "uncertain-cross-entropy": False,
     }
 
 

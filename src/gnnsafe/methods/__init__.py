@@ -16,7 +16,9 @@ from gnnsafe.methods.entropy import Entropy
 from gnnsafe.methods.feature_norm import FeatureNorm
 from gnnsafe.methods.gebm import GEBM
 from gnnsafe.methods.gen import GEN
+from gnnsafe.methods.gkde import GKDE
 from gnnsafe.methods.gnnsafe import GNNSafe
+from gnnsafe.methods.gpn import GPN
 from gnnsafe.methods.grasp import GRASP
 from gnnsafe.methods.knn import KNN
 from gnnsafe.methods.mahalanobis import Mahalanobis
@@ -32,6 +34,8 @@ from gnnsafe.methods.vim import ViM
 __all__ = [
     "GEBM",
     "GEN",
+    "GKDE",
+    "GPN",
     "GRASP",
     "KNN",
     "METHODS",
@@ -66,6 +70,8 @@ METHODS: dict[str, type[Method]] = {
     "gnnsafe": GNNSafe,
     "odin": ODIN,
     "mahalanobis": Mahalanobis,
+    "gkde": GKDE,
+    "gpn": GPN,
     "knn": KNN,
     "react": ReAct,
     "vim": ViM,

@@ -6,13 +6,14 @@ from gnnsafe.models.appnp import APPNP
 from gnnsafe.models.gat import GAT
 from gnnsafe.models.gcn import GCN
 from gnnsafe.models.gin import GIN
+from gnnsafe.models.gpn import GPN
 from gnnsafe.models.graphsage import GraphSAGE
 from gnnsafe.models.jknet import JKNet
 from gnnsafe.models.mixhop import MixHop
 from gnnsafe.models.mlp import MLP
 from gnnsafe.models.sgc import SGC
 
-__all__ = ["APPNP", "GAT", "GCN", "GIN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop"]
+__all__ = ["APPNP", "GAT", "GCN", "GIN", "GPN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop"]
 
 MODELS: dict[str, type[nn.Module]] = {
     "gcn": GCN,
@@ -24,4 +25,5 @@ MODELS: dict[str, type[nn.Module]] = {
     "gin": GIN,
     "sgc": SGC,
     "appnp": APPNP,
+    "gpn": GPN,
 }

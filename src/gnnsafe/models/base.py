@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.checks import check_tensor
 from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.models.inputs import check_fits
 from gnnsafe.outputs import Penultimate
 
 __all__ = ["Backbone", "glorot", "product"]
@@ -80,12 +80,7 @@ class Backbone(nn.Module, ABC):
 
     def prepare(self, x: Tensor, edge_index: Tensor) -> Any:
         """What depends on the graph alone, once the graph is known to fit the model."""
-        check_tensor("x", x, torch.strided, torch.sparse_csr)
-        check_tensor("edge_index", edge_index)
-        if x.dim() == 2:  # else there are no features to count, as is said where they are read
-            require(x.shape[1] == self.in_channels, "x", f"have {self.in_channels} features", x.shape[1])
-            dtype = self.weights[0].dtype
-            require(x.dtype == dtype, "x", f"be {dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)")
+        check_fits(x, edge_index, self.in_channels, self.weights[0].dtype)
         return self.read(x, edge_index)
 
     @abstractmethod

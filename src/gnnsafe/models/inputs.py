@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_features
+from gnnsafe.checks import check_features, check_tensor
+from gnnsafe.errors import require
 from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_enough
 
-__all__ = ["ConvolutionInputs", "Features", "convolution_inputs", "feature_matrix"]
+__all__ = ["ConvolutionInputs", "Features", "check_fits", "convolution_inputs", "feature_matrix"]
 
 SAMPLED_ROWS = 1000
 
@@ -49,6 +50,15 @@ class ConvolutionInputs:
         for _ in range(self.hops - self.aggregated):
             product = self.adjacency @ product
         return product
+
+
+def check_fits(x: Tensor, edge_index: Tensor, in_channels: int, dtype: torch.dtype) -> None:
+    """A graph fits a model if it has as many features as that, of its precision."""
+    check_tensor("x", x, torch.strided, torch.sparse_csr)
+    check_tensor("edge_index", edge_index)
+    if x.dim() == 2:  # else there are no features to count, as is said where they are read
+        require(x.shape[1] == in_channels, "x", f"have {in_channels} features", x.shape[1])
+        require(x.dtype == dtype, "x", f"be {dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)")
 
 
 def feature_matrix(x: Tensor) -> Features:

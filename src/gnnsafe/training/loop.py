@@ -95,11 +95,11 @@ def _minimise(
     val_labels = node_labels(data, task)[val]
     exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None else None
     history = History()
-    hidden = stages.stem(inputs)
     try:
+        objective.begin_epoch(model, 0)
+        hidden = stages.stem(inputs)
         for epoch in range(epochs):
             model.train()
-            objective.begin_epoch(model, epoch)
             logits = stages.tail(hidden, inputs)
             outside = None
             if exposure is not None:
@@ -108,6 +108,7 @@ def _minimise(
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+            objective.begin_epoch(model, epoch + 1)  # before the stem: what is held still in it has no gradient
             hidden = stages.stem(inputs)  # of the new weights: for this validation and for the next training pass
             model.eval()
             with torch.no_grad():

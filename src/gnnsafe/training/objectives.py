@@ -20,12 +20,12 @@ from gnnsafe.scores import energy, log_probabilities
 from gnnsafe.sparse import Isolated
 
 __all__ = [
-    "OBJECTIVES",
     "BoundedEnergy",
     "CrossEntropy",
     "EnergyMargin",
     "Objective",
     "OutlierExposure",
+    "check_multiclass",
     "cross_entropy",
     "exposure_missing",
 ]
@@ -53,7 +53,7 @@ class Objective(ABC):
         return self
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:  # noqa: B027 - most have nothing to hold
-        """A chance to hold parts of the model still (`requires_grad_`) in some epochs."""
+        """A chance to hold parts of the model still (`requires_grad_`), asked before an epoch's first layer runs."""
 
 
 def cross_entropy(logits: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -61,6 +61,11 @@ def cross_entropy(logits: Tensor, y: Tensor, task: Task) -> Tensor:
     if task == "multilabel":
         return F.binary_cross_entropy_with_logits(logits, y.to(logits.dtype))
     return F.cross_entropy(logits, y)
+
+
+def check_multiclass(task: Task, objective: Objective) -> None:
+    """Some objectives are about one class per node."""
+    require(task == "multiclass", "task", f"be 'multiclass' for {objective!r}", repr(task))
 
 
 def exposure_missing(objective: Objective) -> InputError:
@@ -168,11 +173,3 @@ class BoundedEnergy(Objective):
 
 def _relative_variance(values: Tensor) -> Tensor:
     return values.var(correction=0) / values.mean().abs()
-
-
-OBJECTIVES: dict[str, type[Objective]] = {
-    "cross-entropy": CrossEntropy,
-    "outlier-exposure": OutlierExposure,
-    "energy-margin": EnergyMargin,
-    "bounded-energy": BoundedEnergy,
-}

@@ -1,0 +1,42 @@
+"""The uncertainty of a graph posterior network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import require, require_known
+from gnnsafe.methods.base import Kind, Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import energy, max_softmax
+
+__all__ = ["GPN"]
+
+Measure = Literal["confidence", "epistemic", "features"]
+
+
+@dataclass
+class GPN(Method):
+    """Graph posterior network: −max_c ᾱ_c, or lack of evidence 1 / α₀, of logits log α (Stadler et al., 2021).
+
+    For the model `GPN`. ᾱ = α / α₀ is its mean, "confidence", the measure that GKDE has too; "epistemic" is 1 / α₀;
+    "features" is 1 / α₀ of every node alone, before its neighbours' evidence reaches it.
+    """
+
+    measure: Measure = "confidence"
+
+    kind: ClassVar[Kind] = "model"
+
+    def __post_init__(self) -> None:
+        require_known("measure", self.measure, get_args(Measure))
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−max_c ᾱ_c, or 1 / α₀ with or without edges."""
+        require(outputs.task == "multiclass", "task", f"be 'multiclass' for {self!r}", repr(outputs.task))
+        if self.measure == "confidence":
+            return max_softmax(outputs.logits).float()
+        seen = outputs.without_edges if self.measure == "features" else outputs
+        return torch.exp(energy(seen.logits)).float()  # energy(log α) = −log α₀

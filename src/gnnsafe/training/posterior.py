@@ -1,0 +1,59 @@
+"""The objective of posterior networks: cross-entropy under the uncertainty that they state themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Dirichlet
+
+from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.graph import Graph, node_labels, node_mask
+from gnnsafe.models.gpn import GPN
+from gnnsafe.outputs import Outputs
+from gnnsafe.training.objectives import Objective, check_multiclass
+
+__all__ = ["UncertainCrossEntropy"]
+
+
+@dataclass(frozen=True)
+class UncertainCrossEntropy(Objective):
+    """Expected cross-entropy under Dir(α), Σ_i ψ(α₀) − ψ(α_y), − λ entropy(Dir(α)): for a GPN  (Stadler et al., 2021).
+
+    A sum over the training nodes, as there. For `warmup` epochs only the flows learn; the model is told the classes'
+    shares of the training nodes before the first.
+    """
+
+    weight: float = 1e-4
+    warmup: int = 5
+    counts_: Tensor | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require(is_number(self.weight) and 0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
+        require_whole("warmup", self.warmup, 0)
+
+    def bound(self, data: Graph, teach: Callable[[Objective], Tensor]) -> UncertainCrossEntropy:
+        """With the number of training nodes of each class."""
+        return replace(self, counts_=node_labels(data)[node_mask(data, "train_mask")].bincount())
+
+    def begin_epoch(self, model: nn.Module, epoch: int) -> None:
+        """Tell the model the classes' shares, and hold all but its flows still while they warm up."""
+        require(isinstance(model, GPN), "model", f"be a GPN for {self!r}", type(model).__name__)
+        assert isinstance(model, GPN)
+        if self.counts_ is not None:
+            model.class_shares.zero_()[: len(self.counts_)] = self.counts_ / self.counts_.sum()
+        model.requires_grad_(epoch >= self.warmup)
+        model.flows.requires_grad_(True)
+
+    def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
+        """Expected cross-entropy less the weighted entropy, summed over the training nodes; the logits are log α."""
+        check_multiclass(outputs.task, self)
+        mask = node_mask(outputs.graph, "train_mask")
+        alpha = outputs.logits[mask].double().exp()  # the entropy subtracts large terms
+        right = alpha.gather(1, node_labels(outputs.graph)[mask].unsqueeze(1)).squeeze(1)
+        expected = torch.digamma(alpha.sum(dim=1)) - torch.digamma(right)
+        entropy: Tensor = Dirichlet(alpha, validate_args=False).entropy()  # type: ignore[no-untyped-call]
+        return (expected - self.weight * entropy).sum()
