@@ -5,9 +5,10 @@ import pytest
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, shifts, train
 from gnnsafe.bench import run as module
-from gnnsafe.bench.paper import SHIFTS, recipes
-from gnnsafe.bench.recipes import Recipe
-from gnnsafe.bench.run import Result, run, summaries
+from gnnsafe.bench.paper import SHIFTS
+from gnnsafe.bench.recipes import Recipe, demo_recipes
+from gnnsafe.bench.run import Result, attempts, run
+from gnnsafe.bench.summary import summaries
 from gnnsafe.datasets import Benchmark
 from gnnsafe.methods import MSP, Energy
 from gnnsafe.metrics import Detection, accuracy, detection
@@ -108,7 +109,7 @@ def test_real_cora_reaches_the_papers_figures(data_root):
         results = [
             cell
             for seed in range(2)
-            for cell in run(load_benchmark("cora", shift=shift, seed=seed, root=data_root), recipes("cora", shift))
+            for cell in run(load_benchmark("cora", shift=shift, seed=seed, root=data_root), demo_recipes(shift))
         ]
         table = {summary.method: summary.metrics for summary in summaries(results)}
         for method in ("GNNSafe", "GNNSafe++"):
