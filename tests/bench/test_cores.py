@@ -3,29 +3,31 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
-from functools import partial
+from itertools import islice
 
 import pytest
 import torch
 
 from gnnsafe.bench import cores
 from gnnsafe.bench.cores import each
-from gnnsafe.bench.plan import Cell
-from gnnsafe.bench.study import demo_cell
 from gnnsafe.errors import InputError, WorkerError
 
 
 def own_process(number: int) -> tuple[int, int, int]:
+    if number < 0:
+        raise InputError(f"'number' must be >= 0 (got {number})")
     return number, os.getpid(), torch.get_num_threads()
 
 
 def test_items_are_spread_over_processes_and_come_back_in_order():
-    numbers, processes, threads = zip(*each(own_process, range(6), jobs=2), strict=True)
+    values = each(own_process, [*range(6), -1, 7], jobs=2)
+    numbers, processes, threads = zip(*islice(values, 6), strict=True)
     assert numbers == tuple(range(6))
     assert os.getpid() not in processes
     assert len(set(processes)) <= 2
     assert set(threads) == {1}
+    with pytest.raises(InputError, match=r"'number' must be >= 0 \(got -1\)"):  # a mistake there is one here
+        next(values)
     assert not multiprocessing.active_children()
 
 
@@ -38,12 +40,6 @@ def test_few_items_start_no_process(monkeypatch):
     assert torch.get_num_threads() == before
 
 
-def test_a_mistake_in_a_process_is_the_same_mistake_here():
-    cells = [Cell("cora", "label", seed) for seed in range(2)]
-    with pytest.raises(InputError, match=r"'root' must be a folder \(got '/no/where'\)"):
-        list(each(partial(demo_cell, root="/no/where"), cells, jobs=2))
-
-
 def end(number: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -51,13 +47,3 @@ def end(number: int) -> None:
 def test_a_worker_that_is_ended_is_told_in_one_line():
     with pytest.raises(WorkerError, match="a worker process was ended from outside"):
         list(each(end, range(2), jobs=2))
-
-
-def test_who_leaves_early_leaves_no_worker_behind():
-    values = each(partial(max, 0), [0, 0], jobs=2)
-    assert next(values) == 0
-    values.close()
-    deadline = time.monotonic() + 20
-    while multiprocessing.active_children() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not multiprocessing.active_children()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import Result, attempts, run
 from gnnsafe.bench.summary import summaries
 from gnnsafe.datasets import Benchmark
+from gnnsafe.errors import TrainingError
 from gnnsafe.methods import MSP, Energy
 from gnnsafe.metrics import Detection, accuracy, detection
-from gnnsafe.models import GCN
+from gnnsafe.models import GCN, MODELS
 
 
 @pytest.fixture
@@ -83,6 +86,52 @@ def test_methods_are_fitted_on_training_nodes(toy):
 
     run(toy, [Recipe("spy", CrossEntropy(), Spy())], epochs=1)
     assert seen == [(toy.id.y, toy.id.train_mask)]
+
+
+def test_a_recipe_that_fails_costs_no_other(toy):
+    class Broken(MSP):
+        def score(self, outputs):
+            raise RuntimeError("no")
+
+    plan = [
+        Recipe("broken", CrossEntropy(), Broken()),
+        Recipe("diverges", EnergyMargin(-5.0, -1.0, 1e38), MSP()),
+        Recipe("diverges too", EnergyMargin(-5.0, -1.0, 1e38), Energy()),
+        Recipe("MSP", CrossEntropy(), MSP()),
+    ]
+    outcomes = [outcome for _, outcome in attempts(toy, plan, epochs=2)]
+    assert repr(outcomes[0]) == "RuntimeError('no')"
+    assert isinstance(outcomes[1], TrainingError)
+    assert outcomes[1] is outcomes[2]  # trained once
+    assert [result.ood for result in outcomes[3]] == ["a", "b"]
+    assert set(outcomes[3][0].seconds) == {"train", "epoch", "forward", "score"}
+    with pytest.raises(RuntimeError, match="no"):
+        run(toy, plan, epochs=2)
+
+
+def test_a_recipe_is_left_unfitted_and_names_its_model(toy, monkeypatch):
+    class Fitting(MSP):
+        def fit(self, outputs, y, mask):
+            self.seen = True
+            return self
+
+    class Other(GCN):
+        """Another model."""
+
+    monkeypatch.setitem(MODELS, "other", Other)
+    method = Fitting()
+    plan = [Recipe("gcn", CrossEntropy(), method), Recipe("other", CrossEntropy(), method, "other")]
+    results = run(toy, plan, epochs=1)
+    assert len(results) == 4
+    assert not hasattr(method, "seen")
+
+
+def test_a_seeds_figure_is_the_mean_over_its_graphs():
+    records = [replace(result(seed, auroc), ood=ood) for seed, ood, auroc in
+               ((0, "a", 0.5), (0, "b", 0.7), (1, "a", 0.7), (1, "b", 0.9))]  # fmt: skip
+    (summary,) = summaries(records)
+    assert summary.seeds == 2
+    assert summary.metrics["auroc"] == pytest.approx((70.0, 200**0.5))
 
 
 def result(seed: int, auroc: float, method: str = "MSP") -> Result:

@@ -47,10 +47,10 @@ def each(function: Callable[[Item], Value], items: Sequence[Item], *, jobs: int 
             "a worker process was ended from outside, perhaps for want of memory; try fewer --jobs"
         ) from None
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
         for worker in multiprocessing.active_children():
             if worker not in others:
                 worker.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
 def _on_one_thread(function: Callable[[Item], Value], item: Item) -> Value:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.recipes import BACKBONES, Protocol, Recipe, recipes
@@ -56,15 +55,25 @@ class Plan:
         require_known("protocol", self.protocol, get_args(Protocol))
         require_whole("seeds", self.seeds, 1)
         require_whole("epochs", self.epochs, 1)
-        _require_names("datasets", self.datasets, DATASETS)
-        _require_names("backbones", self.backbones, BACKBONES)
-        for name in ("datasets", "backbones"):
-            require(bool(getattr(self, name)), name, "name at least one", "none")
-        shifts = dict.fromkeys(shift for name in self.datasets for shift in DATASETS[name].shifts)
-        _require_names("shifts", self.shifts, shifts)
-        names = {recipe.name for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
-        known = {_plain(name) for name in names}
-        _require_names("methods", tuple(name for name in self.methods if _plain(name) not in known), sorted(names))
+        for name in ("datasets", "shifts", "methods", "backbones"):
+            values = getattr(self, name)
+            named = isinstance(values, tuple) and all(isinstance(value, str) for value in values)
+            require(named, name, "be a list of names", repr(values))
+        require(bool(self.datasets), "datasets", "name at least one", "none", "see --data for those at hand")
+        require(bool(self.backbones), "backbones", "name at least one", "none")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        for dataset in self.datasets:
+            require_known("datasets", dataset, DATASETS)
+        for backbone in self.backbones:
+            require_known("backbones", backbone, BACKBONES)
+        for shift in self.shifts:
+            require_known("shifts", shift, dict.fromkeys(s for name in self.datasets for s in DATASETS[name].shifts))
+        recipes = {recipe.name for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
+        listed = {_plain(name): re.sub("[ ,]+", "-", name.lower()) for name in sorted(recipes)}
+        for method in self.methods:
+            require_known("methods", listed.get(_plain(method), method), listed.values())
 
     def cells(self) -> list[tuple[Cell, list[Recipe]]]:
         """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
@@ -87,13 +96,6 @@ class Plan:
         entry = DATASETS[dataset]
         usual = (*SHIFTS[self.protocol], *entry.own)
         return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
-
-
-def _require_names(setting: str, values: object, known: Iterable[str]) -> None:
-    named = isinstance(values, tuple) and all(isinstance(value, str) for value in values)
-    require(named, setting, "be a list of names", repr(values))
-    for value in cast("tuple[str, ...]", values):
-        require_known(setting, value, known)
 
 
 def _plain(name: str) -> str:
