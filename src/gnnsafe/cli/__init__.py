@@ -161,6 +161,4 @@ def _datasets(arguments: argparse.Namespace) -> None:
 def _methods(arguments: argparse.Namespace) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(methods_table(METHODS, OBJECTIVES))
-    console.print(
-        "Propagated(method, steps, alpha) propagates the score of any method along the edges.", soft_wrap=True
-    )
+    console.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)
