@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -164,8 +163,8 @@ def test_ctrl_c_says_what_is_kept(finished, tmp_path, capsys, monkeypatch):
         (["report", "/no/where"], r"gnnsafe: '/no/where' must hold records of 'gnnsafe bench' \(got none\)"),
     ],
 )
-def test_a_mistake_costs_one_line(arguments, message, capsys, tmp_path):
-    os.chdir(tmp_path)
+def test_a_mistake_costs_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     try:
         code = cli.main(arguments)
     except SystemExit as stop:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
+from scipy.stats import rankdata
 
 from gnnsafe.methods import METHODS
 from gnnsafe.report.methods import methods_table
@@ -41,6 +43,18 @@ def test_methods_are_ordered_by_their_mean_over_settings(records):
     assert energy.seeds == (2, 2)
     assert (partial.mean, partial.rank) == (None, None)  # however good where it was run
     assert partial.planted == pytest.approx(50.0)
+
+
+def test_ranks_are_those_of_scipy(record):
+    rng = np.random.default_rng(0)
+    figures = rng.integers(60, 70, (9, 5)) / 100  # with ties
+    records = [
+        record(method=f"m{row}", dataset=f"d{column}", auroc=value) for (row, column), value in np.ndenumerate(figures)
+    ]
+    ranks = rankdata(-figures, axis=0).mean(axis=1)
+    assert {place.method: place.rank for place in order(records)} == pytest.approx(
+        {f"m{row}": rank for row, rank in enumerate(ranks)}
+    )
 
 
 def test_the_table(records):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import rankdata
 
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
@@ -72,8 +72,10 @@ def _mean_ranks(table: dict[str, dict[Setting, float]], settings: Sequence[Setti
     complete = [name for name, auroc in table.items() if _mean(auroc, settings) is not None]
     if not complete:
         return {}
-    ranks = rankdata([[-table[name][setting] for setting in settings] for name in complete], axis=0)
-    return dict(zip(complete, ranks.mean(axis=1).tolist(), strict=True))
+    figures = np.array([[table[name][setting] for setting in settings] for name in complete])
+    better = (figures > figures[:, None]).sum(axis=1)
+    equal = (figures == figures[:, None]).sum(axis=1)  # itself among them; ties share the mean of their ranks
+    return dict(zip(complete, (better + (1 + equal) / 2).mean(axis=1).tolist(), strict=True))
 
 
 def order_lines(records: Sequence[Record]) -> list[str]:
