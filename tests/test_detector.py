@@ -5,11 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
-from gnnsafe import Detector
+from gnnsafe import CrossEntropy, Detector, metrics, train
 from gnnsafe.errors import NotFittedError
 from gnnsafe.methods import MSP, GNNSafe
+from gnnsafe.models import GCN
 
 
 def test_somebodys_own_model(blocks):
@@ -34,7 +36,7 @@ def test_default_method_and_repr():
 
 def test_a_method_by_its_name():
     assert Detector(nn.Identity(), "msp").method == MSP()
-    with pytest.raises(ValueError, match=r"'method' must be one of msp, energy, gnnsafe .*did you mean 'gnnsafe'\?"):
+    with pytest.raises(ValueError, match=r"'method' must be one of msp, .*did you mean 'gnnsafe'\?"):
         Detector(nn.Identity(), "gnnsaf")
 
 
@@ -88,3 +90,71 @@ def test_the_method_is_fitted_on_the_training_nodes(blocks):
     assert torch.equal(seen["logits"], blocks.x)
     assert seen["y"] is blocks.y
     assert seen["mask"] is blocks.train_mask
+
+
+def test_embeddings_of_somebodys_own_model(blocks):
+    torch.manual_seed(0)
+    model = GraphSAGE(8, 16, num_layers=2, out_channels=3).train()
+    scores = Detector(model, "knn", embedding="convs.0").fit(blocks).score(blocks)
+    assert scores.shape == (120,)
+    assert model.training
+    with pytest.raises(ValueError, match=r"'embedding' must name the submodule .*convs.0"):
+        Detector(model, "knn").fit(blocks)
+
+
+def test_a_call_of_ones_own(blocks):
+    model = nn.Linear(8, 3)
+    blocks.extra = 2 * blocks.x
+    scores = Detector(model, "energy", forward=lambda model, data: model(data.extra)).fit(blocks).score(blocks)
+    torch.testing.assert_close(scores, -torch.logsumexp(model(2 * blocks.x).detach(), dim=1))
+
+
+class TestMultilabel:
+    """Two labels, of which a node has one or both; OOD nodes have features that speak for neither."""
+
+    @staticmethod
+    def graph(num_nodes=200, seed=0):
+        generator = torch.Generator().manual_seed(seed)
+        y = torch.randint(2, (num_nodes, 2), generator=generator)
+        y[y.sum(dim=1) == 0, 0] = 1
+        x = torch.randn(num_nodes, 6, generator=generator)
+        x[:, :2] += 4.0 * (2 * y - 1)
+        alike = (y[:, None] == y).all(dim=2)
+        edges = (alike & (torch.rand(num_nodes, num_nodes, generator=generator) < 0.05)).nonzero().T
+        node = torch.arange(num_nodes)
+        return Data(x=x, edge_index=edges, y=y, train_mask=node < 80, val_mask=(node >= 80) & (node < 120))
+
+    def test_trained_and_scored(self):
+        data = self.graph()
+        model = GCN(6, 16, 2)
+        train(model, data, objective=CrossEntropy(), epochs=100, task="multilabel")
+        with torch.no_grad():
+            predicted = model(data.x, data.edge_index) > 0
+        assert (predicted == data.y.bool())[120:].float().mean() > 0.95
+        strange = self.graph(seed=1)
+        strange.x[:, :2] = torch.randn(200, 2, generator=torch.Generator().manual_seed(2)) * 0.3
+        for name in ("energy", "msp", "entropy", "gen", "gnnsafe", "odin", "knn", "mahalanobis", "agreement"):
+            detector = Detector(model, name, task="multilabel").fit(data)
+            auroc = metrics.detection(detector.score(data)[120:], detector.score(strange)).auroc
+            assert auroc > 0.8, name
+
+    def test_a_binary_head(self):
+        data = self.graph()
+        data.y = data.y[:, 0]  # one label, as users of a sigmoid head have it
+        model = GCN(6, 16, 1)
+        train(model, data, objective=CrossEntropy(), epochs=50, task="multilabel")
+        scores = Detector(model, "msp", task="multilabel").fit(data).score(data)
+        assert scores.max() <= -0.5
+        assert scores.min() >= -1.0
+
+    def test_labels_that_do_not_fit(self):
+        data = self.graph()
+        with pytest.raises(ValueError, match=r"'y' must have the model's 3 labels \(got 2\)"):
+            train(GCN(6, 4, 3), data, objective=CrossEntropy(), task="multilabel")
+        data.y[3] = 7
+        with pytest.raises(ValueError, match="'y' must be 0 or 1 for every node of train_mask and every label"):
+            train(GCN(6, 4, 2), data, objective=CrossEntropy(), task="multilabel")
+        with pytest.raises(
+            ValueError, match=r"'y' must be an int64 tensor of shape \[200\] \(got torch.int64 \[200, 2\]\)"
+        ):
+            train(GCN(6, 4, 2), data, objective=CrossEntropy())

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 
 from gnnsafe import Outputs
-from gnnsafe.outputs import evaluating
+from gnnsafe.models import GCN
+from gnnsafe.outputs import Penultimate, evaluating
 
 
 class Model(nn.Module):
@@ -73,3 +75,126 @@ def test_a_model_that_diverged(directed):
 
     with pytest.raises(ValueError, match="'logits' must be finite"):
         Outputs.of(Nan(), directed)
+
+
+class TwoLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs, self.act = nn.ModuleList([nn.Linear(6, 4), nn.Linear(4, 2)]), nn.ReLU()
+
+    def forward(self, x, edge_index):
+        return self.convs[1](self.act(self.act(self.convs[0](x))))
+
+
+class TestEmbeddings:
+    def test_of_a_named_submodule(self, directed):
+        model = TwoLayers()
+        outputs = Outputs.of(model, directed, embedding="convs.0")
+        assert torch.equal(outputs.embeddings, model.convs[0](directed.x))
+        assert not outputs.embeddings.requires_grad
+        assert not model.convs[0]._forward_hooks
+
+    def test_of_a_marked_place(self, directed):
+        model = TwoLayers()
+        model.act = nn.Sequential(nn.ReLU())
+        model.forward = lambda x, edge_index: model.convs[1](model.mark(model.convs[0](x)))
+        model.mark = Penultimate()
+        assert torch.equal(Outputs.of(model, directed).embeddings, model.convs[0](directed.x))
+
+    def test_of_gcn(self, directed):
+        model = GCN(6, 8, 3)
+        outputs = Outputs.of(model, directed)
+        assert outputs.embeddings.shape == (5, 8)
+        assert (outputs.embeddings >= 0).all()
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("conv.0", r"'embedding' must be one of convs, convs.0, convs.1, act \(got 'conv.0'\); did you mean"),
+            ("act", r"'embedding \(act\)' must be given once in a forward \(got 2 times\); name another submodule"),
+            ("convs", r"'embedding' must name a submodule that the forward runs \(got convs\)"),
+        ],
+    )
+    def test_a_bad_name(self, directed, name, message):
+        with pytest.raises(ValueError, match=message):
+            Outputs.of(TwoLayers(), directed, embedding=name)
+
+    def test_one_row_per_node(self, directed):
+        model = TwoLayers()
+        model.forward = lambda x, edge_index: model.convs[0](x[:2])[:, :2].mean() * torch.ones(len(x), 2)
+        with pytest.raises(ValueError, match=r"must be of shape \[5, dimensions\] \(got \[2, 4\]\)"):
+            Outputs.of(model, directed, embedding="convs.0")
+
+    def test_an_edit_reaches_the_logits_alone(self, directed):
+        model = TwoLayers()
+        outputs = Outputs.of(model, directed, embedding="convs.0")
+        silent = outputs.again(edit=torch.zeros_like)
+        assert torch.equal(silent.logits, model.convs[1].bias.expand(5, 2))
+        assert torch.equal(silent.embeddings, outputs.embeddings)
+        with pytest.raises(ValueError, match="'embedding' must name the submodule"):
+            Outputs.of(model, directed).again(edit=torch.zeros_like)
+
+
+class TestAgain:
+    def test_without_edges_the_model_is_asked_once(self, directed):
+        class Counting(nn.Module):
+            calls = 0
+
+            def forward(self, x, edge_index):
+                Counting.calls += 1
+                return torch.full((len(x), 2), float(edge_index.shape[1]))
+
+        outputs = Outputs.of(Counting(), directed)
+        assert outputs.without_edges.logits.unique().tolist() == [0.0]
+        assert outputs.without_edges is outputs.without_edges
+        assert Counting.calls == 2
+        assert directed.edge_index.shape[1] == 7
+
+    def test_attributes_of_edges_do_not_outlive_them(self):
+        data = Data(x=torch.zeros(3, 2), edge_index=torch.tensor([[0], [1]]), edge_attr=torch.ones(1, 4))
+        seen = []
+
+        def forward(model, data):
+            seen.append(data.edge_attr)
+            return data.x
+
+        outputs = Outputs.of(nn.Identity(), data, forward=forward)
+        outputs.without_edges  # noqa: B018
+        assert seen == [data.edge_attr, None]
+
+    def test_gradients_reach_the_features(self, directed):
+        outputs = Outputs.of(TwoLayers(), directed)
+        x = directed.x.clone().requires_grad_()
+        directed.x = x
+        assert outputs.again(directed, gradients=True).logits.requires_grad
+        assert not outputs.again(directed).logits.requires_grad
+
+
+class TestForward:
+    def test_a_call_of_ones_own(self, directed):
+        model = nn.Linear(6, 3).train()
+        outputs = Outputs.of(model, directed, forward=lambda model, data: 2 * model(data.x))
+        torch.testing.assert_close(outputs.logits, 2 * model(directed.x).detach())
+        assert model.training
+
+    def test_what_cannot_be_called(self, directed):
+        with pytest.raises(ValueError, match=r"'forward' must be called \(model, data\) \(got 3\)"):
+            Outputs.of(nn.Identity(), directed, forward=3)
+
+    def test_what_gives_no_tensor(self, directed):
+        with pytest.raises(ValueError, match=r"'forward\(model, data\)' must be a torch.Tensor \(got NoneType\)"):
+            Outputs.of(nn.Identity(), directed, forward=lambda model, data: None)
+
+
+class TestTask:
+    def test_one_logit_is_no_softmax(self, directed):
+        with pytest.raises(ValueError, match=r"'logits' must have at least two classes \(got 1\); a sigmoid head"):
+            Outputs.of(Model((5, 1)), directed)
+        assert Outputs.of(Model((5, 1)), directed, task="multilabel").logits.shape == (5, 1)
+
+    def test_a_squeezed_binary_head(self, directed):
+        assert Outputs.of(Model((5,)), directed, task="multilabel").logits.shape == (5, 1)
+
+    def test_a_task_that_is_none(self, directed):
+        with pytest.raises(ValueError, match="'task' must be one of multiclass, multilabel"):
+            Outputs.of(Model((5, 2)), directed, task="binary")

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
-from gnnsafe.sparse import Sparse, gcn_matrix, mean_matrix, remembered
+from gnnsafe.sparse import Pattern, Sparse, attention_pattern, gcn_matrix, mean_matrix, remembered, sum_matrix
 
 
 @pytest.fixture
@@ -53,6 +53,36 @@ def test_gcn_matrix_of_a_directed_edge_by_hand():
     matrix = gcn_matrix(torch.tensor([[0], [1]]), num_nodes=2, dtype=torch.float64)
     # node 1 hears 0 and itself (in-degree 2), node 0 only itself
     torch.testing.assert_close(matrix.csr.to_dense(), torch.tensor([[1.0, 0.0], [2**-0.5, 0.5]], dtype=torch.float64))
+
+
+def test_sum_matrix_counts_repeated_edges_and_loops(directed):
+    expected = to_dense_adj(directed.edge_index, max_num_nodes=5)[0].T + torch.eye(5)
+    assert torch.equal(sum_matrix(directed.edge_index, num_nodes=5, dtype=torch.float32).csr.to_dense(), expected)
+
+
+class TestPattern:
+    rows, columns = np.array([2, 0, 1, 0, 2, 2, 2]), np.array([1, 0, 1, 2, 0, 1, 2])  # (2, 1) is there twice
+
+    def test_average_equals_the_dense_one(self):
+        pattern = Pattern(self.rows, self.columns, 3)
+        scores, dense = torch.randn(7, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
+        expected = torch.zeros(3, 2, dtype=torch.float64)
+        for row in range(3):
+            mine = pattern.rows == row
+            expected[row] = scores[mine].softmax(dim=0) @ dense[pattern.columns[mine].long()]
+        torch.testing.assert_close(pattern.average(scores, dense), expected)
+
+    def test_gradients(self):
+        pattern = Pattern(self.rows, self.columns, 3)
+        scores = torch.randn(7, dtype=torch.float64, requires_grad=True)
+        dense = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(pattern.average, (scores, dense))
+
+    def test_a_graph_of_64_bit_or_32_bit_ids(self, directed):
+        wide, narrow = (attention_pattern(edges, num_nodes=5, heads=2) for edges in
+                        (directed.edge_index, directed.edge_index.int()))  # fmt: skip
+        assert torch.equal(wide.columns, narrow.columns)
+        assert wide.rows.dtype == torch.int32
 
 
 def test_no_edges_at_all():

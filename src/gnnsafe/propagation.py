@@ -9,7 +9,7 @@ from gnnsafe.checks import check_scores, check_tensor
 from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.sparse import Isolated, mean_matrix
 
-__all__ = ["check_propagation", "propagate"]
+__all__ = ["check_propagation", "diffused", "propagate"]
 
 
 def check_propagation(steps: int, alpha: float, isolated: str) -> None:
@@ -37,8 +37,15 @@ def propagate(
     """
     check_propagation(steps, alpha, isolated)
     check_scores(scores)
+    return diffused(scores, edge_index, steps=steps, alpha=alpha, isolated=isolated)
+
+
+def diffused(
+    values: Tensor, edge_index: Tensor, *, steps: int, alpha: float = 0.5, isolated: Isolated = "keep"
+) -> Tensor:
+    """The same for any values of nodes, one number or a row of them."""
     check_tensor("edge_index", edge_index)
-    matrix = mean_matrix(edge_index, num_nodes=len(scores), dtype=scores.dtype, isolated=isolated)
+    matrix = mean_matrix(edge_index, num_nodes=len(values), dtype=values.dtype, isolated=isolated)
     for _ in range(steps):
-        scores = torch.lerp(matrix @ scores, scores, alpha)  # exact where the mean equals the score
-    return scores
+        values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
+    return values

@@ -8,35 +8,53 @@ import pytest
 import torch
 from torch import nn
 
-from gnnsafe import Detector, Outputs
+from gnnsafe import Detector, Outputs, metrics
 from gnnsafe.errors import NotFittedError
-from gnnsafe.methods import METHODS, Method
+from gnnsafe.methods import METHODS, Method, Propagated
+from gnnsafe.outputs import Penultimate
 
 everyone = pytest.mark.parametrize("name", METHODS)
 
 
 class Planted(nn.Module):
-    """Sure of the first half of the nodes, at a loss over the second."""
+    """Sure of the first half of the nodes, at a loss over the second; what a node hears has a say."""
 
     def __init__(self):
         super().__init__()
-        self.weight, self.dropout = nn.Parameter(torch.ones(1)), nn.Dropout(0.5)
+        self.weight, self.dropout, self.penultimate = nn.Parameter(torch.ones(1)), nn.Dropout(0.5), Penultimate()
 
     def forward(self, x, edge_index):
-        return self.dropout(self.weight * x)
+        heard = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+        return self.dropout(self.weight * self.penultimate(x + 0.5 * heard))
+
+
+ID, NODES = 120, 160  # ID nodes come first; the last 30 of them are test nodes
 
 
 @pytest.fixture
 def planted() -> SimpleNamespace:
-    """40 ID nodes with one large logit, 40 OOD nodes with none, edges (directed, a ring) within each half."""
+    """ID nodes with one large logit that hear one of their class, then OOD nodes with none that hear three others.
+
+    The edges are directed. OOD nodes have half of the features, small ones.
+    """
     torch.manual_seed(0)
-    x = 0.5 * torch.rand(80, 4)
-    y = torch.arange(80) % 4
-    x[torch.arange(40), y[:40]] += 6.0
-    ring = torch.arange(40)
-    ring = torch.stack([ring, (ring + 1) % 40])
-    train_mask = torch.arange(80) < 20
-    return SimpleNamespace(x=x, edge_index=torch.cat([ring, ring + 40], dim=1), y=y, train_mask=train_mask)
+    y = torch.arange(NODES) % 4
+    outside = torch.arange(ID, NODES)
+    x = 0.5 * torch.rand(NODES, 4)
+    x[torch.arange(ID), y[:ID]] += 8.0
+    x[ID:] = torch.randn(len(outside), 4).sign() * (0.5 + x[ID:])
+    x[outside, y[ID:]] = 0.0
+    x[outside, (y[ID:] + 1) % 4] = 0.0
+    within = torch.stack([torch.arange(ID), (torch.arange(ID) + 4) % ID])
+    beyond = torch.cat([torch.stack([outside, outside.roll(hop)]) for hop in (1, 2, 7)], dim=1)
+    node = torch.arange(NODES)
+    return SimpleNamespace(
+        x=x,
+        edge_index=torch.cat([within, beyond], dim=1),
+        y=y,
+        train_mask=node < 60,
+        val_mask=(node >= 60) & (node < 90),
+    )
 
 
 def scores(name: str, data, model: nn.Module | None = None) -> torch.Tensor:
@@ -46,7 +64,7 @@ def scores(name: str, data, model: nn.Module | None = None) -> torch.Tensor:
 @everyone
 def test_one_float32_score_per_node(name, planted):
     result = scores(name, planted)
-    assert result.shape == (80,)
+    assert result.shape == (NODES,)
     assert result.dtype == torch.float32
     assert torch.isfinite(result).all()
     assert not result.requires_grad
@@ -61,7 +79,7 @@ def test_float64_logits_give_float32_scores(name, planted):
 @everyone
 def test_planted_ood_nodes_score_higher(name, planted):
     result = scores(name, planted)
-    assert result[40:].min() > result[:40].max()
+    assert metrics.detection(result[90:ID], result[ID:]).auroc > 0.95
 
 
 @everyone
@@ -82,13 +100,14 @@ def test_it_is_deterministic(name, planted):
 
 @everyone
 def test_a_node_scores_the_same_whatever_order_the_nodes_come_in(name, planted):
-    order = torch.randperm(80)
+    order = torch.randperm(NODES)
     place = torch.argsort(order)
     shuffled = SimpleNamespace(
         x=planted.x[order],
         edge_index=place[planted.edge_index].flip(1),
         y=planted.y[order],
         train_mask=planted.train_mask[order],
+        val_mask=planted.val_mask[order],
     )
     torch.testing.assert_close(scores(name, shuffled), scores(name, planted)[order])
 
@@ -114,7 +133,7 @@ def test_fit_returns_the_method_and_checks_the_mask(name, planted):
     method = METHODS[name]()
     outputs = Outputs.of(Planted(), planted)
     assert method.fit(outputs, planted.y, planted.train_mask) is method
-    for bad in (torch.zeros(80, dtype=torch.bool), torch.arange(80), torch.ones(3, dtype=torch.bool)):
+    for bad in (torch.zeros(NODES, dtype=torch.bool), torch.arange(NODES), torch.ones(3, dtype=torch.bool)):
         with pytest.raises(ValueError, match="'mask' must"):
             method.fit(outputs, planted.y, bad)
     with pytest.raises(ValueError, match="'y' must"):
@@ -128,8 +147,61 @@ def test_a_detector_that_was_not_fitted_says_so(name, planted):
 
 
 @everyone
+def test_a_method_that_was_not_fitted_says_so(name, planted):
+    method, outputs = METHODS[name](), Outputs.of(Planted(), planted)
+    if method.needs_fitting():
+        with pytest.raises(NotFittedError, match="is not fitted; call fit"):
+            method.score(outputs)
+    else:
+        assert torch.equal(method.score(outputs), scores(name, planted))
+
+
+@everyone
+def test_a_detector_keeps_its_method_to_itself(name, planted):
+    method = METHODS[name]()
+    Detector(Planted(), method).fit(planted)
+    assert not {field for field in vars(method) if field.endswith("_")}
+
+
+@everyone
+def test_propagated_zero_steps_is_the_method_itself(name, planted):
+    wrapped = Detector(Planted(), Propagated(METHODS[name](), steps=0)).fit(planted)
+    assert torch.equal(wrapped.score(planted), scores(name, planted))
+
+
+@everyone
+def test_multilabel_heads_are_scored(name, planted):
+    planted.y = torch.nn.functional.one_hot(planted.y, 4).float()
+    planted.y[:, 0] = 1.0
+    if METHODS[name].kind == "model":
+        with pytest.raises(ValueError, match="'task' must be multiclass"):
+            Detector(Planted(), METHODS[name](), task="multilabel").fit(planted).score(planted)
+        return
+    planted.x[:ID] = torch.where(planted.x[:ID] > 3, 6.0, -6.0)  # sure of each label
+    result = Detector(Planted(), METHODS[name](), task="multilabel").fit(planted).score(planted)
+    assert result.shape == (NODES,)
+    assert torch.isfinite(result).all()
+
+
+@everyone
 def test_its_first_line_says_what_it_is(name):
     assert issubclass(METHODS[name], Method)
     first = METHODS[name].__doc__.splitlines()[0]
-    assert "20" in first  # the reference's year
+    assert any(word in first for word in ("20", "19", "(ours)", "(trivial)"))  # the reference's year, if it has one
     assert first.endswith(".")
+    assert len(first) < 115
+
+
+def test_those_that_need_no_model():
+    trivial = {name for name, method in METHODS.items() if method.kind == "trivial"}
+    assert trivial == {"mean-cosine", "feature-norm", "nonzero-features", "degree"}
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])
+def test_a_trivial_method_needs_no_model(name, planted):
+    assert torch.equal(Detector(None, name).fit(planted).score(planted), scores(name, planted))
+
+
+def test_any_other_does(planted):
+    with pytest.raises(ValueError, match=r"'model' must be a torch.nn.Module \(got NoneType\)"):
+        Detector(None, "energy")

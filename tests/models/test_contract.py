@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from inspect import signature
+
 import pytest
+import scipy.sparse as sp
 import torch
 
+from gnnsafe import CrossEntropy, Outputs, train
+from gnnsafe.metrics import accuracy
 from gnnsafe.models import MODELS
+from gnnsafe.models.base import Backbone
 from gnnsafe.models.staged import Staged, Whole, staged
+from gnnsafe.sparse import Sparse
 
 everyone = pytest.mark.parametrize("name", MODELS)
+BLIND = {"mlp"}  # to edges, on purpose
 
 
 @everyone
@@ -27,7 +37,7 @@ def test_the_order_of_nodes_does_not_matter(name, directed):
     torch.testing.assert_close(shuffled, model(directed.x, directed.edge_index)[order])
 
 
-@everyone
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in BLIND])
 def test_a_node_hears_those_that_point_to_it(name):
     model = MODELS[name](2, 8, 2).eval()
     x, edges = torch.rand(2, 2), torch.tensor([[0], [1]])
@@ -37,6 +47,141 @@ def test_a_node_hears_those_that_point_to_it(name):
     changed = x.clone()
     changed[0] += 1.0
     assert not torch.equal(model(x, edges)[1], model(changed, edges)[1])
+
+
+@everyone
+def test_one_constructor(name):
+    shape = [(parameter.name, parameter.kind) for parameter in signature(Backbone).parameters.values()]
+    parameters = signature(MODELS[name]).parameters.values()
+    assert [(parameter.name, parameter.kind) for parameter in parameters][: len(shape)] == shape
+    assert all(parameter.default is not parameter.empty for parameter in list(parameters)[3:])
+
+
+@everyone
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((0, 8, 3), {}, r"'in_channels' must be a whole number >= 1 \(got 0\)"),
+        ((6, 8.5, 3), {}, r"'hidden_channels' must be a whole number >= 1 \(got 8.5\)"),
+        ((6, 8, -3), {}, r"'out_channels' must be a whole number >= 1 \(got -3\)"),
+        ((6, 8, 3, 0), {}, r"'num_layers' must be a whole number >= 1 \(got 0\)"),
+        ((6, 8, 3), {"dropout": 1.0}, r"'dropout' must lie in \[0, 1\) \(got 1.0\)"),
+    ],
+)
+def test_bad_settings(name, arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        MODELS[name](*arguments, **options)
+
+
+@everyone
+@pytest.mark.parametrize(
+    ("x", "edge_index", "message"),
+    [
+        (torch.rand(5, 7), None, r"'x' must have 6 features \(got 7\)"),
+        (torch.rand(5), None, r"'x' must be a floating tensor of shape \[nodes, features\]"),
+        (torch.rand(5, 6).double(), None, r"'x' must be torch.float32 as the model is"),
+        (torch.full((5, 6), torch.nan), None, r"'x' must be finite"),
+        (torch.rand(2, 6), None, r"'edge_index' must hold node ids < 2"),
+        (torch.rand(5, 6), [[0], [1]], r"'edge_index' must be a torch.Tensor"),
+    ],
+)
+def test_bad_graphs(name, directed, x, edge_index, message):
+    with pytest.raises(ValueError, match=message):
+        MODELS[name](6, 8, 3)(x, directed.edge_index if edge_index is None else edge_index)
+
+
+@everyone
+def test_sparse_features_give_the_same(name, words):
+    model = MODELS[name](200, 8, 3)
+    sparse = Sparse(sp.csr_array(words.x.numpy())).csr
+    torch.testing.assert_close(model(sparse, words.edge_index), model(words.x, words.edge_index))
+
+
+@everyone
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_the_penultimate_embedding_is_given_and_leads_to_the_logits(name, graph, batch_norm):
+    model = MODELS[name](graph.x.shape[1], 8, 3, batch_norm=batch_norm)
+    outputs = Outputs.of(model, graph)
+    assert outputs.embeddings.dim() == 2
+    assert len(outputs.embeddings) == graph.num_nodes
+    assert torch.equal(outputs.again(edit=lambda embeddings: embeddings).logits, outputs.logits)
+    silent = outputs.again(edit=torch.zeros_like).logits
+    assert not torch.equal(silent, outputs.logits)
+    torch.testing.assert_close(silent, torch.zeros_like(silent))  # all biases of a fresh model are 0
+
+
+@everyone
+def test_gradients_reach_features_and_weights(name, directed):
+    torch.manual_seed(0)
+    model = MODELS[name](6, 8, 3).double().eval()
+    x = directed.x.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: model(x, directed.edge_index), x)
+    model.train()
+    (model(x, directed.edge_index) * torch.randn(5, 3)).sum().backward()
+    assert all(parameter.grad.isfinite().all() and parameter.grad.any() for parameter in model.parameters())
+
+
+@everyone
+def test_double_precision_stays_double(name, directed):
+    assert MODELS[name](6, 8, 3).double()(directed.x.double(), directed.edge_index).dtype == torch.float64
+
+
+@everyone
+def test_every_node_alone(name, directed):
+    logits = MODELS[name](6, 8, 3).eval()(directed.x, torch.empty(2, 0, dtype=torch.int64))
+    assert logits.isfinite().all()
+
+
+@everyone
+@pytest.mark.parametrize(("tensor", "place", "value"), [("edge_index", (1, 0), 4), ("x", (0, 0), 9.0)])
+def test_a_graph_changed_behind_torchs_back_is_seen(name, directed, tensor, place, value):
+    model = MODELS[name](6, 8, 3).eval()
+    before = model(directed.x, directed.edge_index)
+    getattr(directed, tensor).numpy()[place] = value
+    after = model(directed.x, directed.edge_index)
+    torch.testing.assert_close(after, model(directed.x.clone(), directed.edge_index.clone()))
+    assert torch.equal(before, after) == (name in BLIND and tensor == "edge_index")
+
+
+@everyone
+def test_what_is_remembered_is_freed_with_the_graph(name):
+    x, edge_index = torch.rand(5, 6), torch.tensor([[0], [1]])
+    model = MODELS[name](6, 8, 3)
+    model(x, edge_index)
+    alive = [weakref.ref(x), weakref.ref(edge_index)]
+    del x, edge_index
+    gc.collect()
+    assert [tensor() for tensor in alive] == [None, None]
+
+
+@everyone
+def test_reset_parameters_starts_over(name, directed):
+    model, fresh = MODELS[name](6, 8, 3), MODELS[name](6, 8, 3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    model(directed.x, directed.edge_index)
+    for one in (model, fresh):
+        torch.manual_seed(0)
+        one.reset_parameters()
+    for key, value in fresh.state_dict().items():
+        assert torch.equal(model.state_dict()[key], value), key
+
+
+@everyone
+def test_dropout_only_in_training(name, directed):
+    model = MODELS[name](6, 64, 3, dropout=0.5)
+    first, second = (model(directed.x, directed.edge_index) for _ in range(2))
+    assert torch.equal(first, second) == (name == "sgc")  # which has no hidden layer
+    model.eval()
+    assert torch.equal(model(directed.x, directed.edge_index), model(directed.x, directed.edge_index))
+
+
+@everyone
+def test_it_learns(name, blocks):
+    model = MODELS[name](8, 16, 3)
+    train(model, blocks, objective=CrossEntropy(), epochs=100)
+    assert accuracy(model(blocks.x, blocks.edge_index), blocks.y, blocks.test_mask) > 0.8
 
 
 @everyone

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, propagate
-from gnnsafe.training import OBJECTIVES
+from gnnsafe.training import OBJECTIVES, BoundedEnergy, OutlierExposure
 
 
 def graph(**attributes) -> SimpleNamespace:
@@ -31,6 +31,44 @@ EXPOSURE = Outputs(
 
 def test_cross_entropy_by_hand():
     assert CrossEntropy().loss(ID).item() == pytest.approx(-math.log(0.75))
+
+
+def test_outlier_exposure_by_hand():
+    # exposure node 1 has p = (½, ½): −mean log p = log 2
+    assert OutlierExposure().loss(ID, EXPOSURE).item() == pytest.approx(-math.log(0.75) + 0.5 * math.log(2))
+    surer = Outputs(torch.tensor([[0.0, 0.0], [math.log(3.0), 0.0]]), EXPOSURE.graph)
+    uniform = (math.log(4 / 3) + math.log(4)) / 2
+    assert OutlierExposure(weight=2.0).loss(ID, surer).item() == pytest.approx(-math.log(0.75) + 2 * uniform)
+
+
+def test_bounded_energy_by_hand():
+    # logits (3, 4) and (5, 12): norms 5 and 13 (mean 9, variance 16), sums 7 and 17 (mean 12, variance 25)
+    outputs = Outputs(
+        torch.tensor([[3.0, 4.0], [5.0, 12.0]]),
+        graph(y=torch.tensor([1, 1]), train_mask=torch.tensor([True, True])),
+    )
+    plain = CrossEntropy().loss(outputs).item()
+    objective = BoundedEnergy(weight=2.0, share=0.75, first_epoch=3)
+    assert objective.loss(outputs, epoch=2).item() == pytest.approx(plain)
+    expected = plain + 2 * (0.75 * 16 / 9 + 0.25 * 25 / 12)
+    assert objective.loss(outputs, epoch=3).item() == pytest.approx(expected)
+
+
+def test_multilabel_losses_by_hand():
+    # σ(log 3) = ¾ with label 1, σ(0) = ½ with label 0, on node 0; the exposure node has σ = ½ and ¾
+    inside = Outputs(
+        torch.tensor([[math.log(3.0), 0.0], [9.0, 9.0]]),
+        graph(y=torch.tensor([[1, 0], [0, 0]]), train_mask=torch.tensor([True, False])),
+        "multilabel",
+    )
+    outside = Outputs(torch.tensor([[0.0, 0.0], [0.0, math.log(3.0)]]), EXPOSURE.graph, "multilabel")
+    plain = (math.log(4 / 3) + math.log(2)) / 2
+    assert CrossEntropy().loss(inside).item() == pytest.approx(plain)
+    uniform = (2 * math.log(2) + math.log(4 / 3) + math.log(4)) / 4
+    assert OutlierExposure().loss(inside, outside).item() == pytest.approx(plain + 0.5 * uniform)
+    margin = EnergyMargin(t_in=-9.0, t_out=9.0, weight=1.0, steps=0).loss(inside, outside).item()
+    # energies −log 4 − log 2 = −log 8 on both
+    assert margin == pytest.approx(plain + (9 - math.log(8)) ** 2 + (9 + math.log(8)) ** 2, rel=1e-5)
 
 
 def test_energy_margin_by_hand_without_propagation():
@@ -137,3 +175,18 @@ def test_proposition_3_margins_can_be_met_without_touching_the_softmax(logits, t
     loss = EnergyMargin(t_in, t_out, 1.0).loss(Outputs(shifted(t_in), data), Outputs(shifted(t_out), data))
     torch.testing.assert_close(loss, CrossEntropy().loss(Outputs(z, data)))
     assert torch.allclose(propagate(energy(shifted(t_in)), ring), torch.tensor(t_in, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: OutlierExposure(weight=-1), "'weight' must be >= 0"),
+        (lambda: BoundedEnergy(weight=math.nan), "'weight' must be >= 0"),
+        (lambda: BoundedEnergy(share=2), r"'share' must lie in \[0, 1\]"),
+        (lambda: BoundedEnergy(first_epoch=-1), "'first_epoch' must be a whole number >= 0"),
+        (lambda: OutlierExposure().loss(ID), "'exposure' must be given for OutlierExposure"),
+    ],
+)
+def test_what_other_objectives_refuse(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

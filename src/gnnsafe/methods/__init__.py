@@ -4,16 +4,80 @@ Every method has `fit(outputs, y, mask)` and `score(outputs)`, and every score i
 more out-of-distribution.
 """
 
+from gnnsafe.methods.agreement import Agreement
 from gnnsafe.methods.base import Method
+from gnnsafe.methods.consensus import Consensus
+from gnnsafe.methods.degree import Degree
+from gnnsafe.methods.diffused_knn import DiffusedKNN
+from gnnsafe.methods.dirichlet_energy import DirichletEnergy
+from gnnsafe.methods.edge_disagreement import EdgeDisagreement
 from gnnsafe.methods.energy import Energy
+from gnnsafe.methods.entropy import Entropy
+from gnnsafe.methods.feature_norm import FeatureNorm
+from gnnsafe.methods.gebm import GEBM
+from gnnsafe.methods.gen import GEN
 from gnnsafe.methods.gnnsafe import GNNSafe
+from gnnsafe.methods.grasp import GRASP
+from gnnsafe.methods.knn import KNN
+from gnnsafe.methods.mahalanobis import Mahalanobis
+from gnnsafe.methods.max_logit import MaxLogit
+from gnnsafe.methods.mean_cosine import MeanCosine
 from gnnsafe.methods.msp import MSP
+from gnnsafe.methods.nonzero_features import NonzeroFeatures
+from gnnsafe.methods.odin import ODIN
 from gnnsafe.methods.propagated import Propagated
+from gnnsafe.methods.react import ReAct
+from gnnsafe.methods.vim import ViM
 
-__all__ = ["METHODS", "MSP", "Energy", "GNNSafe", "Method", "Propagated"]
+__all__ = [
+    "GEBM",
+    "GEN",
+    "GRASP",
+    "KNN",
+    "METHODS",
+    "MSP",
+    "ODIN",
+    "Agreement",
+    "Consensus",
+    "Degree",
+    "DiffusedKNN",
+    "DirichletEnergy",
+    "EdgeDisagreement",
+    "Energy",
+    "Entropy",
+    "FeatureNorm",
+    "GNNSafe",
+    "Mahalanobis",
+    "MaxLogit",
+    "MeanCosine",
+    "Method",
+    "NonzeroFeatures",
+    "Propagated",
+    "ReAct",
+    "ViM",
+]
 
 METHODS: dict[str, type[Method]] = {
     "msp": MSP,
+    "max-logit": MaxLogit,
+    "entropy": Entropy,
+    "gen": GEN,
     "energy": Energy,
     "gnnsafe": GNNSafe,
+    "odin": ODIN,
+    "mahalanobis": Mahalanobis,
+    "knn": KNN,
+    "react": ReAct,
+    "vim": ViM,
+    "dirichlet-energy": DirichletEnergy,
+    "agreement": Agreement,
+    "edge-disagreement": EdgeDisagreement,
+    "diffused-knn": DiffusedKNN,
+    "consensus": Consensus,
+    "grasp": GRASP,
+    "gebm": GEBM,
+    "mean-cosine": MeanCosine,
+    "feature-norm": FeatureNorm,
+    "nonzero-features": NonzeroFeatures,
+    "degree": Degree,
 }

@@ -2,10 +2,26 @@
 
 from torch import nn
 
+from gnnsafe.models.appnp import APPNP
+from gnnsafe.models.gat import GAT
 from gnnsafe.models.gcn import GCN
+from gnnsafe.models.gin import GIN
+from gnnsafe.models.graphsage import GraphSAGE
+from gnnsafe.models.jknet import JKNet
+from gnnsafe.models.mixhop import MixHop
+from gnnsafe.models.mlp import MLP
+from gnnsafe.models.sgc import SGC
 
-__all__ = ["GCN", "MODELS"]
+__all__ = ["APPNP", "GAT", "GCN", "GIN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop"]
 
 MODELS: dict[str, type[nn.Module]] = {
     "gcn": GCN,
+    "mlp": MLP,
+    "gat": GAT,
+    "jknet": JKNet,
+    "mixhop": MixHop,
+    "graphsage": GraphSAGE,
+    "gin": GIN,
+    "sgc": SGC,
+    "appnp": APPNP,
 }

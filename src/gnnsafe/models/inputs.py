@@ -1,79 +1,102 @@
-"""What a convolution reads of a graph, made ready once: sparse or aggregated features, and Â.
+"""What models read of a graph, made ready once: sparse or aggregated features, and Â (or another matrix of its edges).
 
-The first layer computes Â X W for a constant Â X, in the cheapest of three orders:
+The first layer computes Â^k X W for a constant Â^k X, in the cheapest of three orders:
 
-- X dense: ÂX once, then one dense product (ÂX) W per pass.
+- X dense: Â^k X once, then one dense product (Â^k X) W per pass.
 - X sparse (bag-of-words): Â (X W) with nnz(X) + nnz(Â) multiplications per output column,
-- unless nnz(ÂX) is smaller than that: then (ÂX) W, sparse.
+- unless nnz(ÂX) is smaller than that: then (ÂX) W, sparse; and so on from power to power.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_features, check_tensor
-from gnnsafe.sparse import Sparse, gcn_matrix, remembered
+from gnnsafe.checks import check_features
+from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_enough
 
-__all__ = ["ConvolutionInputs", "convolution_inputs"]
+__all__ = ["ConvolutionInputs", "Features", "convolution_inputs", "feature_matrix"]
 
-SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
 SAMPLED_ROWS = 1000
+
+Features = Sparse | Tensor
+
+
+class EdgeMatrix(Protocol):
+    """A matrix [nodes, nodes] of a graph's edges, such as `gcn_matrix`."""
+
+    def __call__(self, edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype) -> Sparse:
+        """The matrix."""
+        ...
 
 
 @dataclass(frozen=True)
 class ConvolutionInputs:
-    """A graph as a convolution reads it: Â, and X or ÂX."""
+    """A graph as a convolution reads it: Â, and Â^k X, of whose k `hops` the features have `aggregated`."""
 
     adjacency: Sparse
-    features: Sparse | Tensor
-    aggregated: bool
+    features: Features
+    aggregated: int
+    hops: int = 1
 
     def convolve(self, weight: Tensor) -> Tensor:
-        """Â X W."""
+        """Â^k X W."""
         product = self.features @ weight
-        return product if self.aggregated else self.adjacency @ product
+        for _ in range(self.hops - self.aggregated):
+            product = self.adjacency @ product
+        return product
 
 
-def convolution_inputs(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
+def feature_matrix(x: Tensor) -> Features:
+    """X, as CSR where few of its entries are not 0; remembered, and left as it is where it asks for a gradient."""
+    return check_features(x) if x.requires_grad else _features(x)
+
+
+def convolution_inputs(
+    x: Tensor, edge_index: Tensor, *, matrix: EdgeMatrix = gcn_matrix, hops: int = 1
+) -> ConvolutionInputs:
     """Make the graph ready, once: remembered while both tensors live and keep their content.
 
     Features that ask for a gradient are left as they are, so that it can reach them.
     """
-    check_tensor("x", x, torch.strided, torch.sparse_csr)
-    check_tensor("edge_index", edge_index)
     if x.requires_grad:
-        check_features(x)
-        return ConvolutionInputs(gcn_matrix(edge_index, num_nodes=len(x), dtype=x.dtype), x, aggregated=False)
-    return _prepared(x, edge_index)
+        features = check_features(x)
+        adjacency = matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
+        return ConvolutionInputs(adjacency, features, aggregated=0, hops=hops)
+    return _prepared(x, edge_index, matrix=matrix, hops=hops)
 
 
 @remembered
-def _prepared(x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
+def _features(x: Tensor) -> Features:
     check_features(x)
-    adjacency = gcn_matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
-    if _nnz(x) >= SPARSE_BELOW * x.numel():
-        dense = x.to_dense() if x.layout == torch.sparse_csr else x
-        return ConvolutionInputs(adjacency, adjacency @ dense, aggregated=True)
-    matrix, a = _scipy(x), _scipy(adjacency.csr)
-    rows = np.linspace(0, len(x) - 1, min(len(x), SAMPLED_ROWS), dtype=np.int64)
-    aggregated_nnz = (a[rows] @ matrix).nnz * len(x) / len(rows)
-    if aggregated_nnz < matrix.nnz + a.nnz:
-        return ConvolutionInputs(adjacency, Sparse(a @ matrix), aggregated=True)
-    return ConvolutionInputs(adjacency, Sparse(matrix), aggregated=False)
+    if sparse_enough(x):
+        return Sparse(scipy_csr(x))
+    return x.to_dense() if x.layout == torch.sparse_csr else x.detach()  # not x itself, which must be free to die
 
 
-def _nnz(x: Tensor) -> int:
-    return int(torch.count_nonzero(x.values() if x.layout == torch.sparse_csr else x))
+@remembered
+def _prepared(x: Tensor, edge_index: Tensor, *, matrix: EdgeMatrix, hops: int) -> ConvolutionInputs:
+    features = feature_matrix(x)
+    adjacency = matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
+    aggregated = 0
+    while aggregated < hops and _worth_aggregating(adjacency, features):
+        features, aggregated = _product(adjacency, features), aggregated + 1
+    return ConvolutionInputs(adjacency, features, aggregated, hops)
 
 
-def _scipy(x: Tensor) -> Any:
-    if x.layout == torch.strided:
-        return sp.csr_array(x.numpy())
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return sp.csr_array(parts, shape=(x.shape[0], x.shape[1]))
+def _worth_aggregating(adjacency: Sparse, features: Features) -> bool:
+    if isinstance(features, Tensor):
+        return True
+    a, x = scipy_csr(adjacency.csr), scipy_csr(features.csr)
+    rows = np.linspace(0, x.shape[0] - 1, min(x.shape[0], SAMPLED_ROWS), dtype=np.int64)
+    return bool((a[rows] @ x).nnz * x.shape[0] / len(rows) < x.nnz + a.nnz)
+
+
+def _product(adjacency: Sparse, features: Features) -> Features:
+    if isinstance(features, Tensor):
+        return adjacency @ features
+    return Sparse(scipy_csr(adjacency.csr) @ scipy_csr(features.csr))

@@ -56,10 +56,11 @@ class Whole:
 def staged(model: nn.Module) -> Staged:
     """The model itself where its stages are its forward, else all of it as one.
 
-    They are not where a subclass or somebody's code gave it another forward, or hooks that a forward would call.
+    They are where the forward is defined beside the stages or above them, and so calls them; not where a subclass or
+    somebody's code gave the model another forward, or hooks that a forward would call.
     """
     hooked = "forward" in vars(model) or model._forward_hooks or model._forward_pre_hooks or model._backward_hooks
     if not isinstance(model, Staged) or hooked:
         return Whole(model)
-    owners = {next(cls for cls in type(model).__mro__ if name in vars(cls)) for name in ("forward", *STAGES)}
-    return model if len(owners) == 1 else Whole(model)
+    forward, *stages = (next(cls for cls in type(model).__mro__ if name in vars(cls)) for name in ("forward", *STAGES))
+    return model if all(issubclass(stage, forward) for stage in stages) else Whole(model)

@@ -1,0 +1,55 @@
+"""Several methods, heard together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import require
+from gnnsafe.graph import node_mask
+from gnnsafe.methods.agreement import Agreement
+from gnnsafe.methods.base import Method, fitted
+from gnnsafe.methods.edge_disagreement import EdgeDisagreement
+from gnnsafe.methods.energy import Energy
+from gnnsafe.methods.knn import KNN
+from gnnsafe.outputs import Outputs
+
+__all__ = ["Consensus"]
+
+
+def _each_of_its_kind() -> tuple[Method, ...]:
+    """One that reads logits, one embeddings, one neighbours, one edges."""
+    return Energy(), KNN(), Agreement(), EdgeDisagreement()
+
+
+@dataclass
+class Consensus(Method):
+    """Several methods together: −Σ_m log p_m, p their conformal p-values among ID validation nodes (Fisher, 1925).
+
+    The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution.
+    """
+
+    methods: tuple[Method, ...] = field(default_factory=_each_of_its_kind)
+    calibration_: Tensor = fitted()
+
+    def __post_init__(self) -> None:
+        known = isinstance(self.methods, tuple) and all(isinstance(method, Method) for method in self.methods)
+        require(known and len(self.methods) > 0, "methods", "be a tuple of methods", repr(self.methods))
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Consensus:
+        """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
+        super().fit(outputs, y, mask)
+        held_out = node_mask(outputs.graph, "val_mask")
+        scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.methods]
+        self.calibration_ = torch.stack(scores).sort(dim=1).values
+        return self
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""
+        calibration = self.calibration_
+        scores = torch.stack([method.score(outputs) for method in self.methods])
+        count = calibration.shape[1]
+        at_least = count - torch.searchsorted(calibration, scores)  # in each row, those not below the score
+        return -((1 + at_least) / (count + 1)).log().sum(dim=0).float()

@@ -1,0 +1,37 @@
+"""Roughness of the embeddings around a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnnsafe.errors import require_whole
+from gnnsafe.methods.base import Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import propagate
+from gnnsafe.sparse import in_degrees, mean_matrix
+
+__all__ = ["DirichletEnergy"]
+
+
+@dataclass
+class DirichletEnergy(Method):
+    """Roughness of the embeddings: mean_j ‖h_i/√(1+d_i) − h_j/√(1+d_j)‖², propagated (Bao et al., 2024).
+
+    j runs over the nodes that point to i, d counts them. A node that nobody points to has energy 0.
+    """
+
+    steps: int = 2
+
+    def __post_init__(self) -> None:
+        require_whole("steps", self.steps, 0)
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = h/√(1+d), propagated."""
+        edges, h = outputs.graph.edge_index, outputs.embeddings.double()
+        mean = mean_matrix(edges, num_nodes=len(h), dtype=h.dtype, isolated="keep")
+        a = h / (1 + in_degrees(edges, len(h))).sqrt()[:, None]
+        square = a.square().sum(dim=1)
+        roughness = square - 2 * (a * (mean @ a)).sum(dim=1) + mean @ square
+        return propagate(roughness.clamp(min=0).float(), edges, steps=self.steps)

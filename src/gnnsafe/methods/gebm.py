@@ -1,0 +1,77 @@
+"""GEBM: energies of the graph, of its surroundings and of the node, with a density's say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.methods.base import Method, class_members, fitted
+from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import diffused
+
+__all__ = ["GEBM"]
+
+COVERED = (0.025, 0.975)  # what counts as the range of distances and of logits
+
+
+@dataclass
+class GEBM(Method):
+    """Energy at three scales: −lse(P e) + P(−lse e) − lse(e), e = z − γ · distance (Fuchsgruber et al., 2024).
+
+    e is the evidence for each class: its logit less the squared distance to the class's diagonal Gaussian of
+    embeddings, mapped to the range of the logits. z and h are of every node alone, without edges; P is `steps`
+    rounds of diffusion with α = ½.
+    """
+
+    gamma: float = 1.0
+    steps: int = 10
+    classes_: Tensor = fitted()
+    means_: Tensor = fitted()
+    variances_: Tensor = fitted()
+    slope_: Tensor = fitted()
+    offset_: Tensor = fitted()
+
+    def __post_init__(self) -> None:
+        require(is_number(self.gamma) and self.gamma >= 0, "gamma", "be >= 0", self.gamma)
+        require_whole("steps", self.steps, 0)
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> GEBM:
+        """Learn each class's Gaussian, and what maps distances to the logits' range; classes without a node are out."""
+        super().fit(outputs, y, mask)
+        h, logits = outputs.embeddings[mask].double(), outputs.logits[mask].double()
+        members = class_members(y, mask, logits.shape[1], task=outputs.task, dtype=h.dtype)
+        self.classes_ = members.any(dim=0).nonzero().squeeze(1)
+        members = members[:, self.classes_]
+        count = members.sum(dim=0)[:, None]
+        self.means_ = members.T @ h / count
+        squares = torch.stack(
+            [member @ (h - mean).square() for mean, member in zip(self.means_, members.T, strict=True)]
+        )
+        pooled = squares.sum(dim=0) / count.sum()
+        # A unit that is silent in a class, or a class of one node, has no variance of its own: the pooled one helps.
+        self.variances_ = squares / count + 0.01 * pooled + 1e-6 * pooled.mean() + torch.finfo(h.dtype).tiny
+        quantiles = torch.tensor(COVERED, dtype=h.dtype)
+        near, far = torch.quantile(self._distances(h), quantiles, dim=0)
+        low, high = torch.quantile(logits[:, self.classes_], quantiles, dim=0)
+        self.slope_ = (high - low) / (far - near).clamp(min=torch.finfo(h.dtype).eps)
+        self.offset_ = low - self.slope_ * near
+        return self
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−lse(P e) + P(−lse e) − lse(e)."""
+        alone = outputs.without_edges
+        distance = self.slope_ * self._distances(alone.embeddings.double()) + self.offset_
+        evidence = alone.logits.double()[:, self.classes_] - self.gamma * distance
+
+        def smooth(values: Tensor) -> Tensor:
+            return diffused(values, outputs.graph.edge_index, steps=self.steps)
+
+        own = -torch.logsumexp(evidence, dim=1)
+        return (-torch.logsumexp(smooth(evidence), dim=1) + smooth(own) + own).float()
+
+    def _distances(self, h: Tensor) -> Tensor:
+        pairs = zip(self.means_, self.variances_, strict=True)
+        return torch.stack([((h - mean).square() / variance).sum(dim=1) for mean, variance in pairs], dim=1)

@@ -1,0 +1,27 @@
+"""Generalised entropy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnnsafe.methods.base import Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import check_gamma, generalized_entropy
+
+__all__ = ["GEN"]
+
+
+@dataclass
+class GEN(Method):
+    """Generalised entropy: Σ_c p_c^γ (1 − p_c)^γ (Liu et al., 2023)."""
+
+    gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_gamma(self.gamma)
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """Σ_c p_c^γ (1 − p_c)^γ."""
+        return generalized_entropy(outputs.logits, gamma=self.gamma, task=outputs.task).float()

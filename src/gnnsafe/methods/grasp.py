@@ -1,0 +1,112 @@
+"""GRASP: propagation on a graph with edges added among reliable training nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.graph import node_mask
+from gnnsafe.methods.base import Kind, Method, fitted
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import max_softmax
+from gnnsafe.sparse import in_degrees, mean_matrix
+
+__all__ = ["GRASP"]
+
+
+@dataclass
+class _Nodes:
+    """Nodes to be scored together: MSP, edges, and which of them are training nodes or otherwise known to be ID."""
+
+    scores: Tensor
+    edge_index: Tensor
+    train: Tensor
+    known: Tensor
+
+    def beside(self, other: _Nodes) -> _Nodes:
+        """Both, in one graph with no edge between them; these nodes first."""
+        edges = torch.cat([self.edge_index, other.edge_index + len(self.scores)], dim=1)
+        scores, train, known = (
+            torch.cat([getattr(self, name), getattr(other, name)]) for name in ("scores", "train", "known")
+        )
+        return _Nodes(scores, edges, train, known)
+
+
+@dataclass
+class GRASP(Method):
+    """MSP propagated over A + 1.001 · (clique on G), G the known nodes nearest to sure test nodes (Ma et al., 2024).
+
+    Transductive: a new graph is scored as a whole, together with the training graph unless it holds the training
+    nodes itself (it has a `train_mask`, or the training graph's edges). S_id and S_ood are the `share` of test nodes
+    that MSP is surest and least sure of; G is the half of the training and validation nodes with the largest
+    #S_id / (#S_ood + 1) among their in-neighbours. Training nodes' scores are held at the ID end.
+    """
+
+    steps: int = 8
+    share: float = 0.05
+    weight: float = 1.001
+    training_: _Nodes = fitted()
+
+    kind: ClassVar[Kind] = "transductive"
+
+    def __post_init__(self) -> None:
+        require_whole("steps", self.steps, 0)
+        require(is_number(self.share) and 0 < self.share < 0.5, "share", "lie in (0, 0.5)", self.share)
+        require(is_number(self.weight) and self.weight > 0, "weight", "be > 0", self.weight)
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> GRASP:
+        """Remember the training graph, its scores, and which of its nodes are known to be ID."""
+        super().fit(outputs, y, mask)
+        self.training_ = _nodes(outputs, mask)
+        return self
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
+        nodes = self._together(outputs)
+        scores, size = nodes.scores, len(nodes.scores)
+        degree = in_degrees(nodes.edge_index, size)
+        mean = mean_matrix(nodes.edge_index, num_nodes=size, dtype=scores.dtype, isolated="keep")
+        joined = self._joined(nodes, lambda marks: degree * (mean @ marks))
+        clique = self.weight * joined  # the clique's rows are this times joinedᵀ: it is never built
+        total = degree + clique * joined.sum()
+        held = scores.min()
+        for _ in range(self.steps):
+            scores = torch.where(nodes.train, held, scores)
+            heard = degree * (mean @ scores) + clique * (joined @ scores)
+            scores = torch.where(total > 0, heard / total, scores)
+        return scores[: len(outputs.logits)].float()
+
+    def _together(self, outputs: Outputs) -> _Nodes:
+        training, edges = self.training_, outputs.graph.edge_index
+        if getattr(outputs.graph, "train_mask", None) is not None:
+            return _nodes(outputs, node_mask(outputs.graph, "train_mask"))
+        if len(outputs.logits) == len(training.train) and torch.equal(edges, training.edge_index):
+            return _Nodes(_msp(outputs), edges, training.train, training.known)
+        return _nodes(outputs, torch.zeros(len(outputs.logits), dtype=torch.bool)).beside(training)
+
+    def _joined(self, nodes: _Nodes, counted: Callable[[Tensor], Tensor]) -> Tensor:
+        """1 for the nodes of G, else 0; ties at a border are all in, whatever order the nodes come in."""
+        test = ~nodes.known
+        if not test.any():
+            return nodes.known.to(nodes.scores.dtype)
+        low, high = np.quantile(nodes.scores[test].numpy(), [self.share, 1 - self.share])
+        sure, unsure = test & (nodes.scores <= low), test & (nodes.scores >= high)
+        gain = counted(sure.to(nodes.scores.dtype)) / (counted(unsure.to(nodes.scores.dtype)) + 1)
+        enough = gain >= float(np.median(gain[nodes.known].numpy()))
+        return (nodes.known & enough).to(nodes.scores.dtype)
+
+
+def _msp(outputs: Outputs) -> Tensor:
+    return max_softmax(outputs.logits.double(), task=outputs.task)
+
+
+def _nodes(outputs: Outputs, train: Tensor) -> _Nodes:
+    held_out = getattr(outputs.graph, "val_mask", None)
+    known = train if held_out is None else train | node_mask(outputs.graph, "val_mask")
+    return _Nodes(_msp(outputs), outputs.graph.edge_index, train, known)

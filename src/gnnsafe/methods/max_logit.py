@@ -1,0 +1,22 @@
+"""Maximum logit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gnnsafe.methods.base import Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import max_logit
+
+__all__ = ["MaxLogit"]
+
+
+@dataclass
+class MaxLogit(Method):
+    """Maximum logit, negated: −max_c z_c (Hendrycks et al., 2022)."""
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−max_c z_c."""
+        return max_logit(outputs.logits).float()

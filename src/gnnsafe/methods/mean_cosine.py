@@ -1,0 +1,39 @@
+"""Likeness of a node's features to its neighbours'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
+
+from gnnsafe.methods.base import Kind, Method
+from gnnsafe.outputs import Outputs
+from gnnsafe.sparse import mean_matrix, scipy_csr, sparse_enough
+
+__all__ = ["MeanCosine"]
+
+
+@dataclass
+class MeanCosine(Method):
+    """Unlike its neighbours: −mean_j cos(x_i, x_j) over in-neighbours, no model (trivial).
+
+    A node that nobody points to is like nobody: its score is 0.
+    """
+
+    kind: ClassVar[Kind] = "trivial"
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−⟨x̂_i, mean_j x̂_j⟩."""
+        x, edges = outputs.graph.x, outputs.graph.edge_index
+        mean = mean_matrix(edges, num_nodes=x.shape[0], dtype=x.dtype, isolated="decay")
+        if not sparse_enough(x):
+            unit = F.normalize(outputs.dense_features())
+            return -(unit * (mean @ unit)).sum(dim=1).float()
+        rows = scipy_csr(x)
+        length = sp.linalg.norm(rows, axis=1)
+        unit = sp.diags_array(1 / length.clip(min=1e-12)) @ rows
+        return -torch.from_numpy(unit.multiply(scipy_csr(mean.csr) @ unit).sum(axis=1)).float()

@@ -1,0 +1,34 @@
+"""Features moved a little downhill: what ODIN and Mahalanobis share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import is_number, require
+from gnnsafe.graph import changed
+from gnnsafe.outputs import Outputs
+
+__all__ = ["check_epsilon", "perturbed"]
+
+
+def check_epsilon(epsilon: float) -> None:
+    """A step is finite and not backwards."""
+    require(is_number(epsilon) and 0 <= epsilon < math.inf, "epsilon", "be >= 0", epsilon)
+
+
+def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor]) -> Outputs:
+    """The same model on x − ε sign(∇_x loss): all nodes' features move at once, edges stay.
+
+    The gradient is taken with respect to the features alone; where ε is 0, none is taken.
+    """
+    if epsilon == 0:
+        return outputs
+    x = outputs.dense_features().detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(outputs.again(changed(outputs.graph, x=x), gradients=True)), x)
+    moved = gradient.sign_().mul_(-epsilon).add_(x.detach())
+    # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
+    return outputs.again(changed(outputs.graph, x=moved.requires_grad_()))

@@ -1,0 +1,41 @@
+"""Energy with the largest activations cut off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from gnnsafe.errors import is_number, require
+from gnnsafe.graph import node_mask
+from gnnsafe.methods.base import Method, fitted
+from gnnsafe.outputs import Outputs
+from gnnsafe.scores import energy
+
+__all__ = ["ReAct"]
+
+
+@dataclass
+class ReAct(Method):
+    """Energy of the logits of min(h, c), c the 90th percentile of ID validation activations (Sun et al., 2021)."""
+
+    percentile: float = 90.0
+    limit_: float = fitted()
+
+    def __post_init__(self) -> None:
+        holds = is_number(self.percentile) and 0 < self.percentile <= 100
+        require(holds, "percentile", "lie in (0, 100]", self.percentile)
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> ReAct:
+        """Learn where to cut: from the validation nodes, `val_mask` of the graph."""
+        super().fit(outputs, y, mask)
+        activations = outputs.embeddings[node_mask(outputs.graph, "val_mask")]
+        self.limit_ = float(np.percentile(activations.numpy(), self.percentile))
+        return self
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """−log Σ_c exp(z_c) of the model with its embeddings cut off at c."""
+        limit = self.limit_
+        clipped = outputs.again(edit=lambda embeddings: embeddings.clamp(max=limit))
+        return energy(clipped.logits, task=outputs.task).float()

@@ -1,0 +1,124 @@
+"""What all models share: a chain of layers with the block between two of them, drawn, checked and run in stages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
+
+from gnnsafe.checks import check_tensor
+from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.outputs import Penultimate
+
+__all__ = ["Backbone", "glorot", "product"]
+
+
+def glorot(rows: int, columns: int) -> nn.Parameter:
+    """A matrix drawn uniformly from ±√(6 / (rows + columns))  (Glorot & Bengio, 2010)."""
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
+
+
+def product(hidden: Tensor, weight: Tensor) -> Tensor:
+    """H W. BLAS wants the few columns of a narrow weight as rows, forward and backward."""
+    return F.linear(hidden, weight.T.contiguous())
+
+
+class Backbone(nn.Module, ABC):
+    """H ← Dropout(ReLU(BatchNorm(layer(H)))) from layer to layer, logits layer(H) + b.
+
+    A model says what it reads of a graph (`read`), its first layer (`stem`) and each other one (`layer`). A bias before
+    BatchNorm has no gradient, so there is none. Features may be dense or sparse CSR. The penultimate embedding is what
+    the last layer reads, before dropout.
+    """
+
+    matrices: ClassVar[int] = 1
+    """How many matrices a layer has; its weight is all of them, one above the other."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        *,
+        dropout: float = 0.0,
+        batch_norm: bool = True,
+    ) -> None:
+        super().__init__()
+        sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
+        for name, size in {**sizes, "num_layers": num_layers}.items():
+            require_whole(name, size, 1)
+        require(is_number(dropout) and 0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
+        widths = self.widths(in_channels, hidden_channels, out_channels, num_layers)
+        self.weights = nn.ParameterList(glorot(self.matrices * m, n) for m, n in pairwise(widths))
+        self.biases = nn.ParameterList(torch.zeros(n) for n in (widths[-1:] if batch_norm else widths[1:]))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:-1] if batch_norm)
+        self.penultimate = Penultimate()
+        self.in_channels, self.num_layers, self.dropout = in_channels, num_layers, dropout
+
+    @staticmethod
+    def widths(in_channels: int, hidden_channels: int, out_channels: int, num_layers: int) -> list[int]:
+        """Channels before, between and after the layers."""
+        return [in_channels] + [hidden_channels] * (num_layers - 1) + [out_channels]
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew, as PyG's `GCNConv` does: Glorot uniform, biases zero."""
+        for parameter in self.parameters():
+            (nn.init.xavier_uniform_ if parameter.dim() == 2 else nn.init.zeros_)(parameter)
+        for norm in self.norms:
+            assert isinstance(norm, nn.BatchNorm1d)
+            norm.reset_parameters()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Logits, [nodes, classes]."""
+        inputs = self.prepare(x, edge_index)
+        return self.tail(self.stem(inputs), inputs)
+
+    def prepare(self, x: Tensor, edge_index: Tensor) -> Any:
+        """What depends on the graph alone, once the graph is known to fit the model."""
+        check_tensor("x", x, torch.strided, torch.sparse_csr)
+        check_tensor("edge_index", edge_index)
+        if x.dim() == 2:  # else there are no features to count, as is said where they are read
+            require(x.shape[1] == self.in_channels, "x", f"have {self.in_channels} features", x.shape[1])
+            dtype = self.weights[0].dtype
+            require(x.dtype == dtype, "x", f"be {dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)")
+        return self.read(x, edge_index)
+
+    @abstractmethod
+    def read(self, x: Tensor, edge_index: Tensor) -> Any:
+        """What the layers read of a graph."""
+
+    @abstractmethod
+    def stem(self, inputs: Any) -> Tensor:
+        """The first layer, before anything that differs between training and evaluation."""
+
+    @abstractmethod
+    def layer(self, hidden: Tensor, index: int, inputs: Any) -> Tensor:
+        """Layer `index` (the first, 0, is the stem) without its bias."""
+
+    def tail(self, hidden: Tensor, inputs: Any) -> Tensor:
+        """From the first layer to the logits."""
+        for index in range(1, len(self.weights)):
+            hidden = self.activated(hidden, index - 1)
+            if index == len(self.weights) - 1:
+                hidden = self.penultimate(hidden)
+            hidden = self.layer(self.dropped(hidden), index, inputs)
+        logits: Tensor = hidden + self.biases[-1]
+        return logits
+
+    @staticmethod
+    def activation(hidden: Tensor) -> Tensor:
+        """What makes layers more than one: ReLU."""
+        return F.relu(hidden)
+
+    def activated(self, hidden: Tensor, index: int) -> Tensor:
+        """activation(BatchNorm(H)) after layer `index`."""
+        return self.activation(self.norms[index](hidden) if self.norms else hidden + self.biases[index])
+
+    def dropped(self, hidden: Tensor) -> Tensor:
+        """Dropout(H)."""
+        return F.dropout(hidden, self.dropout, self.training)

@@ -1,0 +1,57 @@
+"""Methods that need no model."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gnnsafe import Detector
+from gnnsafe.methods import METHODS, Degree, FeatureNorm, MeanCosine, NonzeroFeatures
+
+X = torch.tensor([[3.0, 4.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 0.0], [1.0, 2.0, 2.0]])
+EDGES = torch.tensor([[0, 1, 1, 0], [3, 3, 0, 2]])  # 0 → 3, 1 → 3, 1 → 0, 0 → 2
+
+
+def graph(x=X):
+    return SimpleNamespace(
+        x=x, edge_index=EDGES, y=torch.zeros(4, dtype=torch.int64), train_mask=torch.tensor([True, True, False, True])
+    )
+
+
+def scored(method, x=X):
+    return Detector(None, method).fit(graph(x)).score(graph(x)).tolist()
+
+
+def test_mean_cosine_by_hand():
+    # 0 hears 1: 4/5. 3 hears 0 and 1: (11/15 + 10/15) / 2. 1 hears nobody; 2 has no features
+    assert scored(MeanCosine()) == pytest.approx([-4 / 5, 0.0, 0.0, -21 / 30])
+
+
+def test_feature_norm_by_hand():
+    assert scored(FeatureNorm()) == pytest.approx([0.0, 0.0, 5.0, 2.0])  # training norms 5, 5, 3
+
+
+def test_nonzero_features_by_hand():
+    assert scored(NonzeroFeatures()) == pytest.approx([0.0, 1.0, 2.0, 1.0])  # training counts 2, 1, 3
+
+
+def test_degree_by_hand():
+    assert scored(Degree()) == pytest.approx([0.0, 1.0, 0.0, 1.0])  # in-degrees 1, 0, 1, 2; training median 1
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])
+def test_sparse_features_score_the_same(name):
+    assert scored(name, X.to_sparse_csr()) == pytest.approx(scored(name))
+    mostly_zero = torch.zeros(4, 40)
+    mostly_zero[:, :3] = X  # so few that a sparse product is taken
+    assert scored(name, mostly_zero) == pytest.approx(scored(name))
+    assert scored(name, X.double()) == pytest.approx(scored(name))
+
+
+def test_cosine_of_long_vectors():
+    x = torch.tensor([[1e-20, 0.0, 0.0], [1e18, 1e18, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]).double()
+    assert scored(MeanCosine(), x)[0] == pytest.approx(0.0, abs=1e-7)  # too short to have a direction
+    assert scored(MeanCosine(), x)[3] == pytest.approx(-math.sqrt(0.5) / 2)
