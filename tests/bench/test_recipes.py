@@ -7,7 +7,7 @@ import pytest
 from gnnsafe.bench import recipes as module
 from gnnsafe.bench.paper import COMMON, SHIFTS
 from gnnsafe.bench.recipes import demo_recipes, recipes
-from gnnsafe.methods import METHODS, MSP, Energy, GNNSafe, Propagated
+from gnnsafe.methods import METHODS, MSP, Energy, GNNSafe, MaxLogit, Propagated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, OutlierExposure
 
 
@@ -36,6 +36,7 @@ def test_recipes_are_those_of_the_published_runs(shift):
     assert {table[name].objective for name in ("MSP", "Energy", "GNNSafe", "GNNSafe, keep")} == {CrossEntropy()}
     assert table["GNNSafe, keep"].method == GNNSafe()
     assert table["NODESafe"].objective == BoundedEnergy()
+    assert (table["OE"].objective, table["OE"].method) == (OutlierExposure(), MaxLogit())
     assert {recipe.model for recipe in table.values()} == {"gcn"}
 
 
@@ -60,12 +61,6 @@ def test_a_new_line_in_methods_is_a_recipe_alone_and_propagated(monkeypatch):
     assert table["Newcomer"].method == Newcomer()
     assert table["Newcomer K=2"].method == Propagated(Newcomer(), isolated="decay")
     assert table["Newcomer"].objective == table["Newcomer K=2"].objective == CrossEntropy()
-
-
-def test_outlier_exposure_is_scored_by_the_maximum_logit(monkeypatch):
-    monkeypatch.setitem(METHODS, "max-logit", Newcomer)
-    recipe = by_name("cora", "label")["OE"]
-    assert (recipe.objective, recipe.method) == (OutlierExposure(), Newcomer())
 
 
 def test_a_method_with_a_model_of_its_own_is_trained_by_its_own_objective(monkeypatch):

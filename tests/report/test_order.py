@@ -106,7 +106,7 @@ def test_planted_settings_alone_are_an_order_too(records):
 
 
 def test_methods_and_objectives():
-    lines = text(methods_table(METHODS, OBJECTIVES), 150)
+    lines = text(methods_table(METHODS, OBJECTIVES), 300)
     assert lines[0].split()[:3] == ["name", "kind", "needs"]
     assert [line.split()[0] for line in lines[1:] if line] == [*METHODS, *OBJECTIVES]
     assert next(line for line in lines if line.startswith("outlier-exposure")).split()[1:3] == ["objective", "exposure"]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gnnsafe.bench import paper
 from gnnsafe.datasets import DATASETS
-from gnnsafe.methods import METHODS, Energy, GNNSafe, Method, Propagated
+from gnnsafe.methods import METHODS, Energy, GNNSafe, MaxLogit, Method, Propagated
 from gnnsafe.models import MODELS
 from gnnsafe.sparse import Isolated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
@@ -49,9 +49,8 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
         Recipe("Energy FT", EnergyMargin(*tuned, steps=0), Energy(), backbone),
         Recipe("GNNSafe++", EnergyMargin(*tuned_propagated, isolated=isolated), gnnsafe, backbone),
         Recipe("NODESafe", BoundedEnergy(), gnnsafe, backbone),
+        Recipe("OE", OutlierExposure(), MaxLogit(), backbone),
     ]
-    if "max-logit" in METHODS:
-        table.append(Recipe("OE", OutlierExposure(), METHODS["max-logit"](), backbone))
     for key, method in METHODS.items():
         if key != "gnnsafe":
             table += _alone_and_propagated(key, method, backbone, isolated)
