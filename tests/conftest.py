@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import hypothesis
 import pytest
@@ -16,6 +18,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyG's own deprecation warnings while it is imported
     import torch_geometric.datasets  # noqa: F401
     from torch_geometric.data import Data
+
+from gnnsafe.bench.store import Record
+from gnnsafe.metrics import Detection
 
 hypothesis.settings.register_profile("gnnsafe", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("gnnsafe")
@@ -91,3 +96,21 @@ def exposure() -> Data:
     ))  # fmt: skip
     graph.mask = torch.arange(120) % 2 == 0
     return graph
+
+
+@pytest.fixture
+def record() -> Callable[..., Record]:
+    """A record of a run of MSP on Cora, but for what a test changes."""
+
+    def make(**changes: Any) -> Record:
+        auroc = changes.pop("auroc", 0.9)
+        method = changes.get("method", "MSP")
+        settings = {
+            "dataset": "cora", "shift": "label", "seed": 0, "backbone": "gcn", "protocol": "paper", "epochs": 200,
+            "method": method, "method_repr": f"{method}()", "objective_repr": "CrossEntropy()", "exposure": False,
+            "data": "abc", "versions": {"gnnsafe": "1", "torch": "2", "python": "3"}, "created": "0", "accuracy": 0.75,
+            "metrics": dict(zip(Detection._fields, (auroc, 0.8, 0.7, 0.3, 0.4), strict=True)),
+        }  # fmt: skip
+        return Record(**{**settings, **changes})
+
+    return make

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gnnsafe import __version__, cli
-from gnnsafe.bench.study import Cell
+from gnnsafe.bench.plan import Cell
+from gnnsafe.bench.study import demo_cell
 from gnnsafe.errors import TrainingError
 
 
@@ -53,7 +54,7 @@ def test_quick_demo(capsys, tmp_path):
 
 
 def test_out_may_be_a_folder(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "study", lambda cells: [("here", [])])
+    monkeypatch.setattr(cli, "each", lambda function, cells: [("here", [])])
     monkeypatch.setattr(cli, "write_page", lambda path, *_, **__: path.write_text("page"))
     assert cli.main(["demo", "--quick", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "gnnsafe-demo.html").read_text() == "page"
@@ -61,11 +62,13 @@ def test_out_may_be_a_folder(capsys, tmp_path, monkeypatch):
 
 def test_seeds_and_data_are_passed_on(capsys, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "study", lambda cells: seen.extend(cells) or [("here", [])])
+    monkeypatch.setattr(cli, "each", lambda function, cells: seen.append((function, cells)) or [("here", [])])
     monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
     cli.main(["demo", "--seeds", "2", "--data", "my/data", "--out", str(tmp_path / "page.html")])
     shifts = ("structure", "feature", "label")
-    assert seen == [Cell("cora", shift, seed, "my/data", 200) for shift in shifts for seed in (0, 1)]
+    ((function, cells),) = seen
+    assert (function.func, function.keywords) == (demo_cell, {"root": "my/data"})
+    assert cells == [Cell("cora", shift, seed, epochs=200) for shift in shifts for seed in (0, 1)]
     assert capsys.readouterr().out.startswith("Cora from here. GCN, 200 epochs, mean ± std of 2 seeds.")
 
 
@@ -92,7 +95,7 @@ def test_errors_while_running_are_one_line_too(capsys, monkeypatch, tmp_path):
     def diverge(*_, **__):
         raise TrainingError("training diverged")
 
-    monkeypatch.setattr(cli, "study", diverge)
+    monkeypatch.setattr(cli, "each", diverge)
     assert complaint(capsys, "demo", "--out", str(tmp_path / "p.html")) == "gnnsafe: training diverged\n"
     assert not list(tmp_path.iterdir())
 
@@ -101,7 +104,7 @@ def test_ctrl_c_leaves_nothing_behind(capsys, monkeypatch, tmp_path):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "study", interrupt)
+    monkeypatch.setattr(cli, "each", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path / "p.html")]) == 130
     assert capsys.readouterr().err.endswith("gnnsafe: interrupted, nothing was written\n")
     assert not list(tmp_path.iterdir())
@@ -126,7 +129,7 @@ def test_ctrl_c_while_processes_work_prints_one_line(tmp_path):
 
 
 def test_a_path_is_not_markup(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "study", lambda cells: [("[old]/:bug:", [])])
+    monkeypatch.setattr(cli, "each", lambda function, cells: [("[old]/:bug:", [])])
     monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
     assert cli.main(["demo", "--out", str(tmp_path / "[/x].html")]) == 0
     text = capsys.readouterr().out

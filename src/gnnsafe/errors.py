@@ -6,6 +6,7 @@ GnnsafeError
 │   └── GraphFileError    a graph's file breaks a rule, with its column and row
 ├── NotFittedError        scored before it was fitted      (a RuntimeError too)
 ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
+├── WorkerError           a process was ended from outside (a RuntimeError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
 └── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
 """
@@ -25,6 +26,7 @@ __all__ = [
     "NotFittedError",
     "TrainingError",
     "UnknownNameError",
+    "WorkerError",
     "is_number",
     "require",
     "require_known",
@@ -54,6 +56,10 @@ class NotFittedError(GnnsafeError, RuntimeError):
 
 class TrainingError(GnnsafeError, RuntimeError):
     """Training left the real numbers."""
+
+
+class WorkerError(GnnsafeError, RuntimeError):
+    """A process that worked for this one was ended from outside."""
 
 
 class MissingExtraError(GnnsafeError, ImportError):

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, shifts, train
 from gnnsafe.bench import run as module
-from gnnsafe.bench.paper import SHIFTS, recipes
-from gnnsafe.bench.recipes import Recipe
-from gnnsafe.bench.run import Result, run, summaries
+from gnnsafe.bench.paper import SHIFTS
+from gnnsafe.bench.recipes import Recipe, demo_recipes
+from gnnsafe.bench.run import Result, attempts, run
+from gnnsafe.bench.summary import summaries
 from gnnsafe.datasets import Benchmark
+from gnnsafe.errors import TrainingError
 from gnnsafe.methods import MSP, Energy
 from gnnsafe.metrics import Detection, accuracy, detection
-from gnnsafe.models import GCN
+from gnnsafe.models import GCN, MODELS
 
 
 @pytest.fixture
@@ -84,6 +88,52 @@ def test_methods_are_fitted_on_training_nodes(toy):
     assert seen == [(toy.id.y, toy.id.train_mask)]
 
 
+def test_a_recipe_that_fails_costs_no_other(toy):
+    class Broken(MSP):
+        def score(self, outputs):
+            raise RuntimeError("no")
+
+    plan = [
+        Recipe("broken", CrossEntropy(), Broken()),
+        Recipe("diverges", EnergyMargin(-5.0, -1.0, 1e38), MSP()),
+        Recipe("diverges too", EnergyMargin(-5.0, -1.0, 1e38), Energy()),
+        Recipe("MSP", CrossEntropy(), MSP()),
+    ]
+    outcomes = [outcome for _, outcome in attempts(toy, plan, epochs=2)]
+    assert repr(outcomes[0]) == "RuntimeError('no')"
+    assert isinstance(outcomes[1], TrainingError)
+    assert outcomes[1] is outcomes[2]  # trained once
+    assert [result.ood for result in outcomes[3]] == ["a", "b"]
+    assert set(outcomes[3][0].seconds) == {"train", "epoch", "forward", "score"}
+    with pytest.raises(RuntimeError, match="no"):
+        run(toy, plan, epochs=2)
+
+
+def test_a_recipe_is_left_unfitted_and_names_its_model(toy, monkeypatch):
+    class Fitting(MSP):
+        def fit(self, outputs, y, mask):
+            self.seen = True
+            return self
+
+    class Other(GCN):
+        """Another model."""
+
+    monkeypatch.setitem(MODELS, "other", Other)
+    method = Fitting()
+    plan = [Recipe("gcn", CrossEntropy(), method), Recipe("other", CrossEntropy(), method, "other")]
+    results = run(toy, plan, epochs=1)
+    assert len(results) == 4
+    assert not hasattr(method, "seen")
+
+
+def test_a_seeds_figure_is_the_mean_over_its_graphs():
+    records = [replace(result(seed, auroc), ood=ood) for seed, ood, auroc in
+               ((0, "a", 0.5), (0, "b", 0.7), (1, "a", 0.7), (1, "b", 0.9))]  # fmt: skip
+    (summary,) = summaries(records)
+    assert summary.seeds == 2
+    assert summary.metrics["auroc"] == pytest.approx((70.0, 200**0.5))
+
+
 def result(seed: int, auroc: float, method: str = "MSP") -> Result:
     scores = np.zeros(1, dtype=np.float32)
     return Result("cora", "label", seed, method, Detection(auroc, 0.5, 0.5, 0.5, 0.5), 0.75, scores, scores)
@@ -108,7 +158,7 @@ def test_real_cora_reaches_the_papers_figures(data_root):
         results = [
             cell
             for seed in range(2)
-            for cell in run(load_benchmark("cora", shift=shift, seed=seed, root=data_root), recipes("cora", shift))
+            for cell in run(load_benchmark("cora", shift=shift, seed=seed, root=data_root), demo_recipes(shift))
         ]
         table = {summary.method: summary.metrics for summary in summaries(results)}
         for method in ("GNNSafe", "GNNSafe++"):

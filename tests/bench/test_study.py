@@ -1,49 +1,114 @@
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from gnnsafe.bench import study as module
-from gnnsafe.bench.paper import SHIFTS
-from gnnsafe.bench.study import Cell, study
-from gnnsafe.errors import InputError
+from gnnsafe.bench.plan import Cell, Plan
+from gnnsafe.bench.recipes import Recipe
+from gnnsafe.bench.run import run
+from gnnsafe.bench.store import read
+from gnnsafe.bench.study import Task, demo_cell, fingerprint, tasks
+from gnnsafe.methods import MSP
+from gnnsafe.training import CrossEntropy, EnergyMargin
 
-CELLS = [Cell("cora", shift, seed, epochs=2) for shift in SHIFTS for seed in (0, 1)]
-
-
-def test_processes_give_what_one_process_gives(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    parallel = list(study(CELLS))
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    alone = list(study(CELLS))
-    assert len(parallel) == len(alone) == 6
-    for (source, results), (expected_source, expected) in zip(parallel, alone, strict=True):
-        assert source == expected_source
-        assert [(r.shift, r.seed, r.method) for r in results] == [(r.shift, r.seed, r.method) for r in expected]
-        for result, other in zip(results, expected, strict=True):
-            assert result.detection == other.detection
-            np.testing.assert_array_equal(result.ood_scores, other.ood_scores)
+CELL = Cell("synthetic", "domain", 1, epochs=2)
+PLAIN = Recipe("MSP", CrossEntropy(), MSP())
 
 
-def test_few_cells_start_no_process(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(module, "ProcessPoolExecutor", None)
-    monkeypatch.setattr(Cell, "run", lambda self: ("here", []))
-    assert list(study(CELLS[:5])) == [("here", [])] * 5
+@pytest.fixture
+def task(tmp_path) -> Task:
+    return Task(CELL, [PLAIN], None, "data", "1.0", tmp_path)
 
 
-def test_the_number_of_threads_is_left_as_it_was_found(monkeypatch):
-    before, seen = torch.get_num_threads(), []
-    monkeypatch.setattr(module, "run", lambda *_, **__: seen.append(torch.get_num_threads()))
-    CELLS[0].run()
-    assert seen == [1]
-    assert torch.get_num_threads() == before
+def test_a_record_for_each_graph_explains_its_figures(task):
+    records = task.carry_out()
+    assert read(task.folder) == (records, 0)
+    expected = run(CELL.benchmark(None), [PLAIN], epochs=2)
+    assert [(r.ood, r.detection, r.accuracy) for r in records] == [(r.ood, r.detection, r.accuracy) for r in expected]
+    near, far = records
+    assert (near.ood, far.ood) == ("near", "far")
+    assert (near.dataset, near.shift, near.seed, near.backbone) == ("synthetic", "domain", 1, "gcn")
+    assert (near.protocol, near.epochs, near.exposure, near.error) == ("paper", 2, False, "")
+    assert (near.method, near.method_repr, near.objective_repr) == ("MSP", "MSP()", "CrossEntropy()")
+    assert near.model == "GCN(500, 64, 6)"
+    assert near.source.startswith("the seed, a random split")
+    assert (near.data, near.versions["gnnsafe"], near.versions["torch"]) == ("data", "1.0", torch.__version__)
+    assert set(near.seconds) == {"train", "epoch", "forward", "score"}
+    assert near.seconds["epoch"] == near.seconds["train"] / 2
+    assert near.memory > 100
+    assert near.created.endswith("+00:00")
 
 
-def test_a_mistake_in_a_process_is_the_same_mistake_here(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    with pytest.raises(InputError, match=r"'root' must be a folder \(got '/no/where'\)"):
-        list(study([Cell("cora", "label", seed, root="/no/where") for seed in range(6)]))
+def test_only_what_is_not_finished_is_run(task):
+    more = replace(task, recipes=[PLAIN, Recipe("margin", EnergyMargin(-5.0, -1.0, 0.1), MSP())])
+    (done,) = {record.key for record in task.carry_out()}
+    assert [recipe.name for recipe in more.without({done}).recipes] == ["margin"]
+    for other in (
+        replace(task, data="other"),
+        replace(task, version="1.1"),
+        replace(task, cell=replace(CELL, epochs=3)),
+        replace(task, recipes=[Recipe("MSP", EnergyMargin(-5.0, -1.0, 0.1), MSP())]),
+    ):
+        assert other.without({done}).recipes == other.recipes
+        assert other.runs()[0].key != done
+
+
+def test_failures_are_records_with_a_reason_of_one_line(task):
+    class Broken(MSP):
+        def score(self, outputs):
+            raise ValueError("a\nlong story")
+
+    first, *others = replace(task, recipes=[Recipe("broken", CrossEntropy(), Broken()), PLAIN]).carry_out()
+    assert (first.method, first.error, first.metrics) == ("broken", "ValueError: a long story", {})
+    assert [record.error for record in others] == ["", ""]
+    (lost,) = replace(task, cell=replace(CELL, shift="nowhere")).carry_out()
+    assert lost.error.startswith("UnknownNameError: 'shift' must be one of")
+
+
+def test_a_fingerprint_is_that_of_the_tensors(monkeypatch):
+    assert fingerprint("synthetic", None) == fingerprint("synthetic", None)
+    small = module.DATASETS["synthetic"].graph(None, 0)[0]
+
+    def fingerprint_of(graph):
+        monkeypatch.setitem(
+            module.DATASETS, "synthetic", replace(module.DATASETS["synthetic"], graph=lambda *_: (graph, ""))
+        )
+        return fingerprint("synthetic", None)
+
+    before = fingerprint_of(small)
+    small.y[0] = (small.y[0] + 1) % 6
+    assert fingerprint_of(small) != before
+
+
+def test_graphs_of_a_data_set_with_shifts_of_its_own_count_all(data_root, monkeypatch):
+    before, twitch = fingerprint("twitch", str(data_root)), module.DATASETS["twitch"]
+
+    def changed(root, seed):
+        parts, source = twitch.own["domain"](root, seed)
+        parts[2]["RU"].x[0, 0] += 1
+        return parts, source
+
+    monkeypatch.setitem(module.DATASETS, "twitch", replace(twitch, own={"domain": changed}))
+    assert fingerprint("twitch", str(data_root)) != before
+
+
+def test_tasks_of_a_plan(tmp_path):
+    plan = Plan(("synthetic",), ("label", "time"), ("msp",), seeds=2)
+    work = tasks(plan, root=None, version="1", folder=tmp_path)
+    assert [(task.cell.shift, task.cell.seed) for task in work] == [
+        ("label", 0),
+        ("time", 0),
+        ("label", 1),
+        ("time", 1),
+    ]
+    assert {task.data for task in work} == {fingerprint("synthetic", None)}
+    assert [recipe.name for recipe in work[0].recipes] == ["MSP"]
+
+
+def test_the_demos_cell():
+    source, results = demo_cell(Cell("cora", "structure", 0, epochs=1), None)
+    assert "graphdatascience" in source
+    assert [result.method for result in results] == ["MSP", "Energy", "GNNSafe", "GNNSafe, keep", "GNNSafe++"]

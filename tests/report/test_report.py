@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gnnsafe.bench.run import Result, summaries
+from gnnsafe.bench.run import Result
+from gnnsafe.bench.summary import summaries
 from gnnsafe.errors import MissingExtraError
 from gnnsafe.metrics import detection, threshold
 from gnnsafe.report import distributions as figure

@@ -1,1 +1,1 @@
-"""Benchmarks: recipes, run on shifted data, summarised, beside the paper's published figures."""
+"""Benchmarks: a plan of cells, run recipe by recipe, kept in a store, beside the paper's published figures."""

@@ -1,76 +1,131 @@
-"""A study: many cells, each one data set under one shift with one seed, over the machine's cores."""
+"""A study: the cells of a plan as tasks, each of which runs its recipes and keeps what came of them."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing import get_context
+import platform
+import sys
+from collections.abc import Collection, Hashable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
 
 import torch
+import xxhash
+from torch import Tensor
 
-from gnnsafe.bench.paper import recipes
-from gnnsafe.bench.run import Result, run
-from gnnsafe.datasets import load_benchmark
+from gnnsafe.bench.plan import Cell, Plan
+from gnnsafe.bench.recipes import Recipe, demo_recipes
+from gnnsafe.bench.run import HIDDEN, Result, attempts, run
+from gnnsafe.bench.store import Record, write
+from gnnsafe.datasets import DATASETS
+from gnnsafe.models import MODELS
 
-__all__ = ["Cell", "study"]
-
-CELLS_PER_WORKER = 3  # fewer are not worth a worker's start: importing torch and PyG takes it some seconds
+__all__ = ["Task", "demo_cell", "fingerprint", "tasks"]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """What one cell needs to be run, here or in another process."""
+class Task:
+    """A cell, what to run in it, on which data (their root and fingerprint), by which version, and where to keep it."""
 
-    dataset: str
-    shift: str
-    seed: int
-    root: str | None = None
-    epochs: int = 200
+    cell: Cell
+    recipes: list[Recipe]
+    root: str | None
+    data: str
+    version: str
+    folder: Path
 
-    def run(self) -> tuple[str, list[Result]]:
-        """Where the data came from, and the results of the paper's recipes.
+    def record(self, recipe: Recipe, **outcome: Any) -> Record:
+        """What is known of a run beforehand, and its outcome."""
+        return Record(
+            **asdict(self.cell),
+            method=recipe.name,
+            method_repr=repr(recipe.method),
+            objective_repr=repr(recipe.objective),
+            exposure=recipe.objective.needs_exposure,
+            data=self.data,
+            versions={"gnnsafe": self.version, "torch": torch.__version__, "python": platform.python_version()},
+            created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+            **outcome,
+        )
 
-        On one thread: matrices this small gain little from two, and the figures then do not depend on how many cores
-        the machine has.
-        """
-        with _threads(1):
-            benchmark = load_benchmark(self.dataset, shift=self.shift, seed=self.seed, root=self.root)
-            return benchmark.source, run(benchmark, recipes(self.dataset, self.shift), epochs=self.epochs)
+    def runs(self) -> list[Record]:
+        """What is known of its runs beforehand."""
+        return [self.record(recipe) for recipe in self.recipes]
+
+    def without(self, finished: Collection[Hashable]) -> Task:
+        """What is left to do."""
+        return replace(self, recipes=[recipe for recipe in self.recipes if self.record(recipe).key not in finished])
+
+    def carry_out(self) -> list[Record]:
+        """Run the recipes and keep the records, those of failed runs too; returns the records."""
+        try:
+            benchmark = self.cell.benchmark(self.root)
+        except Exception as error:
+            records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
+        else:
+            outcomes = list(attempts(benchmark, self.recipes, epochs=self.cell.epochs))
+            sizes = (benchmark.id.num_features, HIDDEN, benchmark.num_classes)
+            records = [
+                self.record(recipe, source=benchmark.source, model=f"{MODELS[recipe.model].__name__}{sizes}", **fields)
+                for recipe, outcome in outcomes
+                for fields in _fields(outcome)
+            ]
+        write(self.folder, records)
+        return records
 
 
-def study(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Result]]]:
-    """What each cell gave, in their order, as it comes in; from six cells on by one process per core."""
-    jobs = min(os.cpu_count() or 1, len(cells) // CELLS_PER_WORKER)
-    if jobs <= 1:
-        yield from map(Cell.run, cells)
-        return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+def _fields(outcome: list[Result] | Exception) -> list[dict[str, Any]]:
+    if isinstance(outcome, Exception):
+        return [{"error": _reason(outcome)}]
+    return [
+        {
+            "ood": result.ood,
+            "metrics": result.detection._asdict(),
+            "accuracy": result.accuracy,
+            "seconds": result.seconds,
+            "memory": _peak_memory(),
+        }
+        for result in outcome
+    ]
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _peak_memory() -> float:
     try:
-        with _interrupts_ignored():  # by the workers, which inherit it: Ctrl-C is the parent's business
-            results = pool.map(Cell.run, cells)
-        yield from results
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def tasks(plan: Plan, *, root: str | None, version: str, folder: Path) -> list[Task]:
+    """A task for each cell of the plan; each data set is read once, here, for its fingerprint."""
+    data = {dataset: fingerprint(dataset, root) for dataset in plan.datasets}
+    return [Task(cell, recipes, root, data[cell.dataset], version, folder) for cell, recipes in plan.cells() if recipes]
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def fingerprint(dataset: str, root: str | None) -> str:
+    """A hash of the data set's tensors as seed 0 finds them, before any shift is drawn: the same for all its cells."""
+    entry = DATASETS[dataset]
+    if entry.graph is not None:
+        graphs = [entry.graph(root, 0)[0]]
+    else:
+        (inside, exposure, outside), _ = next(iter(entry.own.values()))(root, 0)
+        graphs = [inside, exposure, *outside.values()]
+    digest = xxhash.xxh3_128()
+    for graph in graphs:
+        for name, value in sorted(graph.to_dict().items()):
+            if isinstance(value, Tensor):
+                digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+                digest.update(value.contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def demo_cell(cell: Cell, root: str | None) -> tuple[str, list[Result]]:
+    """Where the data came from, and the results of the demo's recipes."""
+    benchmark = cell.benchmark(root)
+    return benchmark.source, run(benchmark, demo_recipes(cell.shift), epochs=cell.epochs)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from gnnsafe.bench.run import Result, summaries
+from gnnsafe.bench.run import Result
+from gnnsafe.bench.summary import summaries
 from gnnsafe.files import replacing
 from gnnsafe.report.distributions import distributions, offline_chart
 from gnnsafe.report.table import COLUMNS, rows

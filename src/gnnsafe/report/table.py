@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from gnnsafe.bench.paper import published
-from gnnsafe.bench.run import Summary
+from gnnsafe.bench.summary import Summary
 
 __all__ = ["COLUMNS", "rows", "terminal_table"]
 

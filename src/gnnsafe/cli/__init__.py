@@ -5,23 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from gnnsafe import __version__
+from gnnsafe.bench.cores import each
 from gnnsafe.bench.paper import SHIFTS
-from gnnsafe.bench.run import Result, summaries
-from gnnsafe.bench.study import Cell, study
+from gnnsafe.bench.plan import Cell
+from gnnsafe.bench.run import Result
+from gnnsafe.bench.study import demo_cell
+from gnnsafe.bench.summary import summaries
+from gnnsafe.cli.bench import add_bench, add_report
+from gnnsafe.cli.options import positive, progress_bar
 from gnnsafe.datasets import DATASETS, read_graph
 from gnnsafe.errors import GnnsafeError
 from gnnsafe.files import writable
+from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import catalogue_table, graph_lines
 from gnnsafe.report.distributions import altair
+from gnnsafe.report.methods import methods_table
 from gnnsafe.report.page import write_page
 from gnnsafe.report.table import terminal_table
+from gnnsafe.training import OBJECTIVES
 
 __all__ = ["main"]
 
@@ -39,14 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        arguments.command(arguments)
+        return int(arguments.command(arguments) or 0)
     except (GnnsafeError, OSError) as error:
         print(f"gnnsafe: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("gnnsafe: interrupted, nothing was written", file=sys.stderr)
         return 130
-    return 0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data", metavar="FOLDER", help="folder with PyG's Planetoid/Cora/raw (default: $GNNSAFE_DATA, then the Cora "
         "carried by the package graphdatascience, then PyG's download)",
     )  # fmt: skip
-    demo.add_argument("--seeds", metavar="N", type=_positive, help="how many to average over (default: 3; quick: 1)")
+    demo.add_argument("--seeds", metavar="N", type=positive, help="how many to average over (default: 3; quick: 1)")
     demo.add_argument(
         "--out", metavar="FILE", type=Path, default=DEMO_FILE, help=f"where to write the page (default: {DEMO_FILE})"
     )
@@ -99,13 +106,17 @@ def _parser() -> argparse.ArgumentParser:
         "--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there"
     )
     datasets.set_defaults(command=_datasets)
+    methods = commands.add_parser(
+        "methods",
+        help="list the methods and the training objectives: kind, what they need, formula and reference",
+        description="Lists every method that scores nodes and every objective that trains a model. A method's kind "
+        "says what it needs: any classifier (post-hoc), a model made for it, the training graph beside the new one "
+        "(transductive), or no model at all (trivial: to be beaten).",
+    )
+    methods.set_defaults(command=_methods)
+    add_bench(commands)
+    add_report(commands)
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number >= 1 (got {text!r})")
-    return int(text)
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -113,11 +124,11 @@ def _demo(arguments: argparse.Namespace) -> None:
     out = writable("--out", arguments.out, file=DEMO_FILE)
     seeds = arguments.seeds or (1 if arguments.quick else 3)
     epochs = 50 if arguments.quick else 200
-    cells = [Cell("cora", shift, seed, arguments.data, epochs) for shift in SHIFTS for seed in range(seeds)]
+    cells = [Cell("cora", shift, seed, epochs=epochs) for shift in SHIFTS for seed in range(seeds)]
     results: list[Result] = []
-    with _progress() as progress:
+    with progress_bar() as progress:
         task = progress.add_task("Training on Cora under three shifts", total=len(cells))
-        for source, cell_results in study(cells):  # noqa: B007 - the same for all cells
+        for source, cell_results in each(partial(demo_cell, root=arguments.data), cells):  # noqa: B007 - the same for all cells
             results += cell_results
             progress.advance(task)
     notes = (*DEMO_NOTES, *([QUICK_NOTE] if arguments.quick else []))
@@ -147,16 +158,7 @@ def _datasets(arguments: argparse.Namespace) -> None:
     console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
 
 
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+def _methods(arguments: argparse.Namespace) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(methods_table(METHODS, OBJECTIVES))
+    console.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)

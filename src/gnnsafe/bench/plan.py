@@ -1,0 +1,123 @@
+"""A plan: data sets × shifts × backbones × seeds, and the recipes that are run in each of these cells."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from gnnsafe.bench import paper
+from gnnsafe.bench.recipes import BACKBONES, Protocol, Recipe, recipes
+from gnnsafe.datasets import DATASETS, Benchmark, load_benchmark
+from gnnsafe.errors import InputError, MissingExtraError, require, require_known, require_whole
+
+__all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
+
+PLANTED = ("planted-feature", "planted-structure")
+SHIFTS = {"paper": (*paper.SHIFTS, *PLANTED), "rigorous": (*paper.SHIFTS, "rewire", *PLANTED)}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One data set under one shift with one backbone and one seed: in it, each objective is trained once."""
+
+    dataset: str
+    shift: str
+    seed: int
+    backbone: str = "gcn"
+    protocol: Protocol = "paper"
+    epochs: int = 200
+
+    def benchmark(self, root: str | None) -> Benchmark:
+        """The data; under the rigorous protocol no training node in new clothes is an OOD test node."""
+        nodes: Any = "id-test" if self.protocol == "rigorous" else "all"
+        return load_benchmark(self.dataset, shift=self.shift, seed=self.seed, root=root, test_nodes=nodes)
+
+    def recipes(self) -> list[Recipe]:
+        """All that there are for it."""
+        return recipes(self.dataset, self.shift, protocol=self.protocol, backbone=self.backbone)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run; shifts and methods are all that there are unless named."""
+
+    datasets: tuple[str, ...]
+    shifts: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ("gcn",)
+    seeds: int = 5
+    protocol: Protocol = "paper"
+    epochs: int = 200
+
+    def __post_init__(self) -> None:
+        require_known("protocol", self.protocol, get_args(Protocol))
+        require_whole("seeds", self.seeds, 1)
+        require_whole("epochs", self.epochs, 1)
+        for name in ("datasets", "shifts", "methods", "backbones"):
+            values = getattr(self, name)
+            named = isinstance(values, tuple) and all(isinstance(value, str) for value in values)
+            require(named, name, "be a list of names", repr(values))
+        require(bool(self.datasets), "datasets", "name at least one", "none", "see --data for those at hand")
+        require(bool(self.backbones), "backbones", "name at least one", "none")
+        self._check_names()
+
+    def _check_names(self) -> None:
+        for dataset in self.datasets:
+            require_known("datasets", dataset, DATASETS)
+        for backbone in self.backbones:
+            require_known("backbones", backbone, BACKBONES)
+        for shift in self.shifts:
+            require_known("shifts", shift, dict.fromkeys(s for name in self.datasets for s in DATASETS[name].shifts))
+        recipes = {recipe.name for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
+        listed = {_plain(name): re.sub("[ ,]+", "-", name.lower()) for name in sorted(recipes)}
+        for method in self.methods:
+            require_known("methods", listed.get(_plain(method), method), listed.values())
+
+    def cells(self) -> list[tuple[Cell, list[Recipe]]]:
+        """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
+        wanted = {_plain(method) for method in self.methods}
+        return [
+            (cell, [recipe for recipe in cell.recipes() if not wanted or _plain(recipe.name) in wanted])
+            for cell in self._cells()
+        ]
+
+    def _cells(self) -> list[Cell]:
+        return [
+            Cell(dataset, shift, seed, backbone, self.protocol, self.epochs)
+            for seed in range(self.seeds)
+            for dataset in dict.fromkeys(self.datasets)
+            for shift in self._shifts(dataset)
+            for backbone in dict.fromkeys(self.backbones)
+        ]
+
+    def _shifts(self, dataset: str) -> list[str]:
+        entry = DATASETS[dataset]
+        usual = (*SHIFTS[self.protocol], *entry.own)
+        return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
+
+
+def _plain(name: str) -> str:
+    """A name as people may type it: `max-logit` is MaxLogit, `energy-ft` is Energy FT."""
+    return re.sub(r"[^a-z0-9+]", "", name.lower())
+
+
+def datasets_at_hand(root: str | None) -> tuple[str, ...]:
+    """The paper's data sets whose files are here."""
+    return tuple(name for name in paper.DATASETS if DATASETS[name].at_hand(root))
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """The settings of a plan in a TOML file, named as in `Plan`: `datasets = ["cora", "twitch"]`, `seeds = 3`."""
+    try:
+        import tomllib
+    except ImportError as error:
+        raise MissingExtraError("a plan file needs Python 3.11 or later") from error
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of TOML, or of its letters
+        raise InputError(f"'--plan' must be a TOML file (got '{path}': {error})") from error
+    for name in settings:
+        require_known(str(path), name, [field.name for field in fields(Plan)])
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

@@ -1,0 +1,138 @@
+"""The store: a folder of records, a file for each cell run, written whole and never changed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from gnnsafe.errors import InputError
+from gnnsafe.files import replacing
+from gnnsafe.metrics import Detection
+
+__all__ = ["Record", "Selection", "opened", "read", "select", "write"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One recipe on one OOD graph of one cell: all that explains its figures, or why there are none (`error`)."""
+
+    dataset: str
+    shift: str
+    seed: int
+    backbone: str
+    protocol: str
+    epochs: int
+    method: str
+    """The recipe's name, as tables give it; what it stands for follows."""
+    method_repr: str
+    objective_repr: str
+    exposure: bool
+    data: str
+    """Fingerprint of the data set's tensors, before any shift is drawn."""
+    versions: dict[str, str]
+    created: str
+    source: str = ""
+    model: str = ""
+    ood: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    accuracy: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    memory: float = 0.0
+    """Peak resident memory of the process so far, in MiB."""
+    error: str = ""
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """All that decides the figures: a run is finished where a record has its key."""
+        cell = (self.dataset, self.shift, self.seed, self.backbone, self.protocol, self.epochs, self.data)
+        versions = (self.versions["gnnsafe"], self.versions["torch"])
+        return (*cell, self.method, self.method_repr, self.objective_repr, *versions)
+
+    @property
+    def detection(self) -> Detection:
+        """The metrics by name."""
+        return Detection(**self.metrics)
+
+    @property
+    def run(self) -> str:
+        """Which run this is, for a message."""
+        return f"{self.dataset} {self.shift}, {self.backbone}, seed {self.seed}, {self.method}"
+
+
+def opened(folder: Path) -> Path:
+    """The folder, made if need be; an `InputError` now where writing to it would fail later."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise InputError(
+            f"'--out' must be a folder that can be written to (got '{folder}': {error.strerror})"
+        ) from error
+
+
+def write(folder: Path, records: Iterable[Record]) -> None:
+    """A new file with these records of one cell, whole or not at all: a kill costs the cell under way, no other."""
+    lines = [json.dumps(asdict(record), ensure_ascii=False) for record in records]
+    cell = json.loads(lines[0])
+    name = "-".join(str(cell[part]) for part in ("dataset", "shift", "backbone", "seed"))
+    text = "\n".join(lines) + "\n"
+    with replacing(folder / f"{name}-{xxhash.xxh3_64_hexdigest(text.encode())}.jsonl") as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def read(folder: Path) -> tuple[list[Record], int]:
+    """All records of the folder, oldest first, and the number of lines that are none."""
+    records: list[Record] = []
+    broken = 0
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                records.append(Record(**json.loads(line)))
+            except (ValueError, TypeError):
+                broken += 1
+    return sorted(records, key=lambda record: record.created), broken
+
+
+class Selection(NamedTuple):
+    """Records that may stand in one table, runs that failed and were not made good, and how many others there are."""
+
+    records: list[Record]
+    failures: list[Record]
+    left_out: Counter[str]
+
+
+# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable.
+CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable], str]] = [
+    (lambda r: None, lambda r: r.versions["gnnsafe"], "of gnnsafe {0.versions[gnnsafe]}"),
+    (lambda r: None, lambda r: r.versions["torch"], "of torch {0.versions[torch]}"),
+    (lambda r: None, lambda r: r.protocol, "of protocol {0.protocol}"),
+    (lambda r: None, lambda r: r.epochs, "of {0.epochs} epochs"),
+    (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
+    (
+        lambda r: (r.dataset, r.shift, r.backbone, r.method),
+        lambda r: (r.method_repr, r.objective_repr),
+        "of other settings for {0.method}",
+    ),
+]
+
+
+def select(records: Iterable[Record], preferred: Collection[Hashable] = ()) -> Selection:
+    """The records comparable with the last one, or with the last that has a preferred key; the rest is counted."""
+    kept = sorted(records, key=lambda record: record.key in preferred)
+    left_out: Counter[str] = Counter()
+    for group, value, reason in CRITERIA:
+        wanted = {group(record): value(record) for record in kept}  # the last one's
+        left_out.update(reason.format(record) for record in kept if value(record) != wanted[group(record)])
+        kept = [record for record in kept if value(record) == wanted[group(record)]]
+    done = {(record.key, record.ood): record for record in kept if not record.error}
+    finished = {key for key, _ in done}
+    failures = {record.key: record for record in kept if record.error and record.key not in finished}
+    return Selection(list(done.values()), list(failures.values()), left_out)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.errors import InputError
+
+PLANTED = ["planted-feature", "planted-structure"]
+
+
+def test_all_shifts_of_the_protocol_seed_by_seed():
+    cells = [cell for cell, _ in Plan(("cora", "twitch"), seeds=2).cells()]
+    assert [cell.shift for cell in cells] == 2 * ["structure", "feature", "label", *PLANTED, "domain"]
+    assert [cell.seed for cell in cells] == 6 * [0] + 6 * [1]
+    assert cells[-1] == Cell("twitch", "domain", 1, "gcn", "paper", 200)
+    rigorous = [cell for cell, _ in Plan(("cora",), seeds=1, protocol="rigorous").cells()]
+    assert [cell.shift for cell in rigorous] == ["structure", "feature", "label", "rewire", *PLANTED]
+
+
+def test_a_data_set_is_under_those_named_shifts_that_it_has():
+    cells = [cell for cell, _ in Plan(("twitch", "cora", "cora"), shifts=("label", "feature-noise"), seeds=1).cells()]
+    assert [(cell.dataset, cell.shift) for cell in cells] == [("cora", "label"), ("cora", "feature-noise")]
+
+
+def test_methods_are_named_as_people_type_them():
+    ((_, recipes),) = Plan(("cora",), ("label",), ("energy-ft", "GNNSAFE++", "msp-k2", "gnnsafe keep"), seeds=1).cells()
+    assert {recipe.name for recipe in recipes} == {"Energy FT", "GNNSafe++", "MSP K=2", "GNNSafe, keep"}
+    ((_, recipes),) = Plan(("pubmed",), ("label",), ("MSP",), seeds=1).cells()
+    assert [recipe.name for recipe in recipes] == ["MSP"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"datasets": ("coar",)}, "'datasets' must be one of .* did you mean 'cora'"),
+        ({"datasets": ()}, r"'datasets' must name at least one \(got none\); see --data"),
+        ({"datasets": "cora"}, "'datasets' must be a list of names"),
+        ({"shifts": ("domain",)}, r"'shifts' must be one of structure, .* \(got 'domain'\)"),
+        ({"methods": ("mps",)}, "'methods' must be one of .* gnnsafe-keep, .* did you mean 'msp'"),
+        ({"backbones": ("gnc",)}, "'backbones' must be one of .*gcn"),
+        ({"protocol": "strict"}, "'protocol' must be one of paper, rigorous"),
+        ({"seeds": 0}, "'seeds' must be a whole number >= 1"),
+        ({"epochs": "many"}, "'epochs' must be a whole number >= 1"),
+    ],
+)
+def test_a_plan_that_cannot_be(settings, message):
+    with pytest.raises(InputError, match=message):
+        Plan(**{"datasets": ("cora",), **settings})
+
+
+def test_a_plan_in_a_file(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text('datasets = ["cora"]\nshifts = ["label"]\nseeds = 3\nprotocol = "rigorous"\n')
+    assert Plan(**read_plan(path)) == Plan(("cora",), ("label",), seeds=3, protocol="rigorous")
+    path.write_text("seedz = 3")
+    with pytest.raises(InputError, match=r"plan.toml' must be one of datasets, .* did you mean 'seeds'"):
+        read_plan(path)
+    path.write_text("seeds: 3")
+    with pytest.raises(InputError, match=r"'--plan' must be a TOML file \(got '.*plan.toml': "):
+        read_plan(path)
+
+
+def test_the_rigorous_protocol_tells_test_nodes_from_what_became_of_them():
+    benchmark = Cell("synthetic", "feature", 0, protocol="rigorous").benchmark(None)
+    assert (benchmark.ood["feature"].mask == benchmark.id.test_mask).all()
+    assert Cell("synthetic", "feature", 0).benchmark(None).ood["feature"].mask.all()
+
+
+def test_the_papers_data_sets_at_hand(data_root):
+    assert datasets_at_hand(str(data_root)) == ("cora", "amazon-photo", "coauthor-cs", "twitch")

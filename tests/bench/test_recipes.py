@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from gnnsafe.bench import recipes as module
+from gnnsafe.bench.paper import COMMON, SHIFTS
+from gnnsafe.bench.recipes import demo_recipes, recipes
+from gnnsafe.methods import METHODS, MSP, Energy, GNNSafe, MaxLogit, Propagated
+from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, OutlierExposure
+
+
+def by_name(*arguments, **options):
+    table = recipes(*arguments, **options)
+    names = {recipe.name: recipe for recipe in table}
+    assert len(names) == len(table)
+    return names
+
+
+@dataclass
+class Newcomer(MSP):
+    """A method of somebody's own."""
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_recipes_are_those_of_the_published_runs(shift):
+    table = by_name("cora", shift)
+    margins = {"structure": (-5, -1, 0.01), "feature": (-5, -1, 0.01), "label": (-5, -4, 1.0)}
+    assert table["GNNSafe++"].objective == EnergyMargin(*margins[shift], steps=2, alpha=0.5, isolated="decay")
+    assert table["GNNSafe++"].method == table["GNNSafe"].method == GNNSafe(2, 0.5, 1.0, "decay")
+    assert (table["Energy FT"].objective, table["Energy FT"].method) == (
+        EnergyMargin(*margins[shift], steps=0),
+        Energy(),
+    )
+    assert {table[name].objective for name in ("MSP", "Energy", "GNNSafe", "GNNSafe, keep")} == {CrossEntropy()}
+    assert table["GNNSafe, keep"].method == GNNSafe()
+    assert table["NODESafe"].objective == BoundedEnergy()
+    assert (table["OE"].objective, table["OE"].method) == (OutlierExposure(), MaxLogit())
+    assert {recipe.model for recipe in table.values()} == {"gcn"}
+
+
+def test_each_of_two_margins_has_its_place():
+    table = by_name("amazon-photo", "structure")
+    assert table["Energy FT"].objective.weight == 0.01
+    assert table["GNNSafe++"].objective.weight == 0.1
+
+
+def test_the_rigorous_protocol_has_one_setting_for_all_shifts():
+    tables = [by_name(name, shift, protocol="rigorous") for name, shift in (("cora", "label"), ("twitch", "domain"))]
+    assert tables[0] == tables[1]
+    assert tables[0]["GNNSafe"].method.isolated == tables[0]["MSP K=2"].method.isolated == "keep"
+    assert tables[0]["GNNSafe++"].objective == EnergyMargin(*COMMON)
+    assert "GNNSafe, keep" not in tables[0]
+
+
+def test_a_new_line_in_methods_is_a_recipe_alone_and_propagated(monkeypatch):
+    assert {f"{method.__name__}" for method in METHODS.values()} <= set(by_name("cora", "label"))
+    monkeypatch.setitem(METHODS, "newcomer", Newcomer)
+    table = by_name("cora", "label")
+    assert table["Newcomer"].method == Newcomer()
+    assert table["Newcomer K=2"].method == Propagated(Newcomer(), isolated="decay")
+    assert table["Newcomer"].objective == table["Newcomer K=2"].objective == CrossEntropy()
+
+
+def test_a_method_with_a_model_of_its_own_is_trained_by_its_own_objective(monkeypatch):
+    monkeypatch.setitem(METHODS, "gpn", Newcomer)
+    monkeypatch.setitem(METHODS, "gkde", type("Other", (Newcomer,), {}))
+    monkeypatch.setitem(OBJECTIVES, "uncertain-cross-entropy", BoundedEnergy)
+    monkeypatch.setitem(OBJECTIVES, "kernel-dirichlet", OutlierExposure)
+    table = by_name("cora", "label")
+    assert (table["Newcomer"].objective, table["Newcomer"].model) == (BoundedEnergy(), "gpn")
+    assert (table["Other K=2"].objective, table["Other K=2"].model) == (OutlierExposure(), "gcn")
+    table = by_name("cora", "label", backbone="gat")
+    assert "Newcomer" not in table
+    assert {recipe.model for recipe in table.values()} == {"gat"}
+    assert "gpn" not in module.BACKBONES
+
+
+def test_nothing_is_exposed_where_no_class_is_left_for_it():
+    assert not any(recipe.objective.needs_exposure for recipe in recipes("pubmed", "label"))
+    assert "GNNSafe++" in by_name("pubmed", "structure")
+
+
+def test_the_demo_has_few():
+    names = [recipe.name for recipe in demo_recipes("label")]
+    assert names == ["MSP", "Energy", "GNNSafe", "GNNSafe++"]
+    assert [recipe.name for recipe in demo_recipes("structure")] == [*names[:3], "GNNSafe, keep", names[3]]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gnnsafe.bench.store import opened, read, select, write
+from gnnsafe.errors import InputError
+from gnnsafe.metrics import Detection
+
+
+def test_what_is_written_is_read(tmp_path, record):
+    first, second = record(created="2", ood="a"), record(created="1", seed=3, error="TrainingError: no")
+    write(tmp_path, [first])
+    write(tmp_path, [second])
+    assert read(tmp_path) == ([second, first], 0)
+    assert sorted(path.name.rsplit("-", 1)[0] for path in tmp_path.iterdir()) == [
+        "cora-label-gcn-0",
+        "cora-label-gcn-3",
+    ]
+    assert first.detection == Detection(**first.metrics)
+    assert read(tmp_path / "nowhere") == ([], 0)
+
+
+def test_lines_that_are_no_records_are_counted(tmp_path, record):
+    write(tmp_path, [record(), record(method="Energy")])
+    (path,) = tmp_path.iterdir()
+    text = path.read_text()
+    path.write_text(text + text[:80] + "\n" + json.dumps({"dataset": "cora"}) + "\n[]\n")
+    records, broken = read(tmp_path)
+    assert [r.method for r in records] == ["MSP", "Energy"]
+    assert broken == 3
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path):
+    assert opened(tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"'--out' must be a folder that can be written to \(got '.*file'"):
+        opened(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"versions": {"gnnsafe": "0.0.9", "torch": "2"}}, "of gnnsafe 0.0.9"),
+        ({"versions": {"gnnsafe": "1", "torch": "1"}}, "of torch 1"),
+        ({"protocol": "rigorous"}, "of protocol rigorous"),
+        ({"epochs": 50}, "of 50 epochs"),
+        ({"data": "other"}, "of other data for cora"),
+        ({"method_repr": "MSP(2)"}, "of other settings for MSP"),
+        ({"objective_repr": "OutlierExposure()"}, "of other settings for MSP"),
+    ],
+)
+def test_records_that_are_not_comparable_are_left_out_and_counted(record, change, reason):
+    old = [replace(record(created="1", seed=seed), **change) for seed in (0, 1)]
+    new = [record(created="2", seed=seed) for seed in (0, 1)]
+    assert old[0].key != new[0].key
+    assert select([*old, *new]) == (new, [], {reason: 2})
+    preferred = select([*old, *new], {r.key for r in old})
+    assert preferred.records == old
+    assert list(preferred.left_out.values()) == [2]
+
+
+def test_other_data_sets_and_backbones_stand_beside(record):
+    records = [record(dataset="twitch", data="another"), record(backbone="gat"), record(method="Energy"), record()]
+    assert select(records).records == records
+
+
+def test_a_run_made_good_is_no_failure_and_the_last_record_counts(record):
+    failed, again = record(created="1", error="no", metrics={}), record(created="2", seed=1, error="never", metrics={})
+    first, second = record(created="2"), record(created="3", accuracy=0.9)
+    assert select([failed, first, again, second]) == ([second], [again], {})

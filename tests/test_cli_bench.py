@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+import pytest
+
+from gnnsafe import cli
+from gnnsafe.bench import study
+from gnnsafe.bench.store import read, write
+from gnnsafe.cli import bench as module
+from gnnsafe.methods import METHODS, MSP
+
+TINY = ["bench", "--datasets", "synthetic", "--shifts", "label,domain", "--methods", "msp,gnnsafe++", "--epochs", "2"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The records of the tiny plan, run whole in one process."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert cli.main([*TINY, "--seeds", "2", "--jobs", "1", "--out", str(folder)]) == 0
+    return folder
+
+
+def figures(folder) -> list[tuple]:
+    """All of the records that does not differ from run to run, in one order."""
+    records, broken = read(folder)
+    assert broken == 0
+    rows = [{k: v for k, v in asdict(r).items() if k not in ("created", "seconds", "memory")} for r in records]
+    return sorted(tuple((key, repr(value)) for key, value in row.items()) for row in rows)
+
+
+def test_a_plan_is_run_kept_and_ordered(finished, capsys, monkeypatch):
+    records, _ = read(finished)
+    assert len(records) == 2 * (1 + 2) * 2  # seeds × graphs × recipes
+    monkeypatch.setattr(study, "attempts", None)  # nothing is run again
+    assert cli.main([*TINY, "--seeds", "2", "--out", str(finished)]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"4 cells, 4 of them finished before; records are kept in {finished}\n"
+    assert out.startswith("AUROC in percent, mean of 2 seeds; paper protocol, gcn, 2 epochs.\n")
+    assert re.search(r"^1 \S+ +\d+\.\d", out, re.M)
+    assert "GNNSafe++*" in out
+    assert cli.main(["report", str(finished)]) == 0
+    assert capsys.readouterr() == (out, "")
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_was(finished, tmp_path, capsys):
+    """Two processes, killed with their parent as soon as there is a record; then one process goes on."""
+    script = "from gnnsafe.cli import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", script, *TINY, "--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob("*.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(0.5)  # workers end with their parent
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
+    assert 1 <= len(before) < 4
+    assert cli.main([*TINY, "--seeds", "2", "--jobs", "1", "--out", str(tmp_path)]) == 0
+    assert f"4 cells, {len(before)} of them finished before" in capsys.readouterr().err
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert len(list(tmp_path.glob("*.jsonl"))) == 4
+    assert figures(tmp_path) == figures(finished)
+
+
+def test_new_methods_run_alone_in_finished_cells(finished, tmp_path, capsys, monkeypatch):
+    for path in finished.glob("*-0-*.jsonl"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    trained = []
+    real = study.attempts
+    monkeypatch.setattr(study, "attempts", lambda b, recipes, epochs: trained.append([r.name for r in recipes])
+                        or real(b, recipes, epochs=epochs))  # fmt: skip
+    more = [text.replace("msp,", "msp,energy,") for text in TINY]
+    assert cli.main([*more, "--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert trained == [["Energy"], ["Energy"]]
+    assert re.search(r"^\d Energy ", capsys.readouterr().out, re.M)
+    assert len(read(tmp_path)[0]) == 3 * 3
+
+
+def test_a_failed_run_is_told_and_tried_again(tmp_path, capsys, monkeypatch):
+    class Sometimes(MSP):
+        """Fails until it is mended."""
+
+        mended = False
+
+        def score(self, outputs):
+            if not self.mended and "mask" in outputs.graph and outputs.graph.mask.all():  # in a domain of its own
+                raise RuntimeError("not today")
+            return super().score(outputs)
+
+    monkeypatch.setitem(METHODS, "sometimes", Sometimes)
+    command = [text.replace("msp,gnnsafe++", "msp,sometimes") for text in TINY]
+    command += ["--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
+    assert cli.main(command) == 1
+    out, err = capsys.readouterr()
+    assert re.search(r"^– Sometimes† +–", out, re.M)
+    assert re.search(r"^1 MSP +\d", out, re.M)
+    assert "gnnsafe: failed: synthetic domain, gcn, seed 0, Sometimes: RuntimeError: not today\n" in err
+    assert err.endswith("runs failed; 'gnnsafe bench' tries them again\n")
+    assert cli.main(["report", str(tmp_path)]) == 1
+    capsys.readouterr()
+    Sometimes.mended = True
+    assert cli.main(command) == 0
+    out, err = capsys.readouterr()
+    assert "†" not in out
+    assert "gnnsafe: " not in err
+
+
+def test_another_version_and_other_data_are_never_mixed_in(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(module, "__version__", "9.9")
+    write(tmp_path, read(finished)[0])
+    command = [*TINY, "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
+    assert cli.main(command) == 0
+    out, err = capsys.readouterr()
+    assert "2 cells, 0 of them finished before" in err
+    assert err.endswith(f"gnnsafe: 12 records of gnnsafe {cli.__version__} are left out\n")
+    assert "mean of 1 seed;" in out
+    monkeypatch.setattr(study, "fingerprint", lambda *_: "other")
+    (tmp_path / "torn.jsonl").write_text('{"dataset": "syn')
+    assert cli.main(command) == 0
+    err = capsys.readouterr().err
+    assert "0 of them finished before" in err
+    assert "gnnsafe: 6 records of other data for synthetic are left out\n" in err
+    assert f"gnnsafe: 1 lines in {tmp_path} are no records and are left out\n" in err
+
+
+def test_a_plan_file_which_options_override(tmp_path, capsys, monkeypatch):
+    seen = []
+    monkeypatch.setattr(module, "tasks", lambda plan, **_: seen.append(plan) or [])
+    path = tmp_path / "plan.toml"
+    path.write_text('datasets = ["synthetic"]\nseeds = 3\nepochs = 7\n')
+    assert cli.main(["bench", "--plan", str(path), "--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert (seen[0].datasets, seen[0].seeds, seen[0].epochs) == (("synthetic",), 1, 7)
+
+
+def test_ctrl_c_says_what_is_kept(finished, tmp_path, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        write(tmp_path, [r for r in read(finished)[0] if (r.shift, r.seed) == ("label", 0)])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "each", interrupt)
+    assert cli.main([*TINY, "--seeds", "2", "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err.endswith(f"gnnsafe: interrupted; 1 of 4 cells are kept in {tmp_path}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bench", "--datasets", "coar"], "gnnsafe: 'datasets' must be one of .* did you mean 'cora'"),
+        (["bench", "--datasets", ","], "argument --datasets: must be names separated by commas"),
+        (["bench", "--datasets", "cora", "--methods", "mps"], "'methods' must be one of .* did you mean 'msp'"),
+        (["bench", "--datasets", "cora", "--shifts", "domain"], "'shifts' must be one of structure, "),
+        (["bench", "--seeds", "0"], r"argument --seeds: must be a whole number >= 1 \(got '0'\)"),
+        (["bench", "--protocol", "strict"], "argument --protocol: invalid choice: 'strict'"),
+        (["bench", "--plan", "/no/where.toml"], "No such file or directory: '/no/where.toml'"),
+        (["bench", "--datasets", "cora", "--data", "/no/where"], r"'root' must be a folder \(got '/no/where'\)"),
+        (["bench", "--datasets", "synthetic", "--out", "/dev/null"], "'--out' must be a folder that can be written to"),
+        (["report", "/no/where"], r"gnnsafe: '/no/where' must hold records of 'gnnsafe bench' \(got none\)"),
+    ],
+)
+def test_a_mistake_costs_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = cli.main(arguments)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(message, err)
+    assert not list(tmp_path.glob("results/*"))
+
+
+def test_a_protocol_that_was_not_run(finished, capsys):
+    assert cli.main(["report", str(finished), "--protocol", "rigorous"]) == 2
+    assert "must hold records of 'gnnsafe bench' of protocol rigorous (got none)" in capsys.readouterr().err
+
+
+def test_help_teaches(capsys):
+    for command, words in {
+        "bench": ("--plan", "default: the paper's that are at hand", "goes on where it was", "Not in it yet"),
+        "report": ("without running anything", "default: results"),
+        "methods": ("post-hoc", "trivial"),
+    }.items():
+        with pytest.raises(SystemExit, match="0"):
+            cli.main([command, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        for word in words:
+            assert word in text
+
+
+def test_the_list_of_methods(capsys):
+    assert cli.main(["methods"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for name in METHODS:
+        assert re.search(rf"^{name} ", out, re.M)
