@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any, Protocol, runtime_checkable
 
+import xxhash
 from torch import Tensor
 
 from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask
 from gnnsafe.errors import InputError, require
 
-__all__ = ["Data", "Graph", "changed", "check_graph", "node_labels", "node_mask"]
+__all__ = ["Data", "Graph", "changed", "check_graph", "fingerprint", "node_labels", "node_mask"]
 
 
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
@@ -69,3 +70,14 @@ def changed(graph: Data, **values: Any) -> Data:
     for name, value in values.items():
         setattr(new, name, value)
     return new
+
+
+def fingerprint(*graphs: Data) -> str:
+    """A hash of all tensors of PyG graphs, with their names: equal graphs have the same."""
+    digest = xxhash.xxh3_128()
+    for graph in graphs:
+        for name, value in sorted(graph.to_dict().items()):
+            if isinstance(value, Tensor):
+                digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+                digest.update(value.contiguous().numpy().data)
+    return digest.hexdigest()

@@ -10,7 +10,7 @@ from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import run
 from gnnsafe.bench.store import read
-from gnnsafe.bench.study import Task, demo_cell, fingerprint, tasks
+from gnnsafe.bench.study import Task, data_fingerprint, demo_cell, tasks
 from gnnsafe.methods import MSP
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
@@ -69,14 +69,14 @@ def test_failures_are_records_with_a_reason_of_one_line(task):
 
 
 def test_a_fingerprint_is_that_of_the_tensors(monkeypatch):
-    assert fingerprint("synthetic", None) == fingerprint("synthetic", None)
+    assert data_fingerprint("synthetic", None) == data_fingerprint("synthetic", None)
     small = module.DATASETS["synthetic"].graph(None, 0)[0]
 
     def fingerprint_of(graph):
         monkeypatch.setitem(
             module.DATASETS, "synthetic", replace(module.DATASETS["synthetic"], graph=lambda *_: (graph, ""))
         )
-        return fingerprint("synthetic", None)
+        return data_fingerprint("synthetic", None)
 
     before = fingerprint_of(small)
     small.y[0] = (small.y[0] + 1) % 6
@@ -84,7 +84,7 @@ def test_a_fingerprint_is_that_of_the_tensors(monkeypatch):
 
 
 def test_graphs_of_a_data_set_with_shifts_of_its_own_count_all(data_root, monkeypatch):
-    before, twitch = fingerprint("twitch", str(data_root)), module.DATASETS["twitch"]
+    before, twitch = data_fingerprint("twitch", str(data_root)), module.DATASETS["twitch"]
 
     def changed(root, seed):
         parts, source = twitch.own["domain"](root, seed)
@@ -92,7 +92,7 @@ def test_graphs_of_a_data_set_with_shifts_of_its_own_count_all(data_root, monkey
         return parts, source
 
     monkeypatch.setitem(module.DATASETS, "twitch", replace(twitch, own={"domain": changed}))
-    assert fingerprint("twitch", str(data_root)) != before
+    assert data_fingerprint("twitch", str(data_root)) != before
 
 
 def test_tasks_of_a_plan(tmp_path):
@@ -104,7 +104,7 @@ def test_tasks_of_a_plan(tmp_path):
         ("label", 1),
         ("time", 1),
     ]
-    assert {task.data for task in work} == {fingerprint("synthetic", None)}
+    assert {task.data for task in work} == {data_fingerprint("synthetic", None)}
     assert [recipe.name for recipe in work[0].recipes] == ["MSP"]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Literal
 
 from gnnsafe.bench import paper
 from gnnsafe.datasets import DATASETS
-from gnnsafe.methods import METHODS, Energy, GNNSafe, MaxLogit, Method, Propagated
+from gnnsafe.methods import METHODS, MSP, Agreement, DiffusedKNN, Energy, GNNSafe, MaxLogit, Method, Propagated
 from gnnsafe.models import MODELS
 from gnnsafe.sparse import Isolated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
@@ -33,7 +34,7 @@ class Recipe:
 
 
 def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone: str = "gcn") -> list[Recipe]:
-    """Every method in METHODS, alone and propagated (K = 2), and the methods that are an objective besides.
+    """Every method in METHODS, alone and propagated (K = 2), the methods that are an objective, and some larger K.
 
     Protocol `paper`: margins as in the published runs, and scores of isolated nodes decay; GNNSafe with our default,
     which keeps them, stands beside it. `rigorous`: one pair of margins for all shifts, and they are kept. A method with
@@ -54,6 +55,13 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     for key, method in METHODS.items():
         if key != "gnnsafe":
             table += _alone_and_propagated(key, method, backbone, isolated)
+    further = {
+        "Energy K=16": Propagated(Energy(), 16, isolated=isolated),
+        "MSP K=8": Propagated(MSP(), 8, isolated=isolated),
+        "Agreement K=16": Propagated(Agreement(), 16, isolated=isolated),
+        "DiffusedKNN s=2 K=0": DiffusedKNN(diffusion=2, steps=0),
+    }
+    table += [Recipe(name, CrossEntropy(), method, backbone) for name, method in further.items()]
     exposed = shift != "label" or DATASETS[dataset].classes > 3
     return [recipe for recipe in table if exposed or not recipe.objective.needs_exposure]
 
@@ -64,7 +72,7 @@ def _alone_and_propagated(key: str, method: type[Method], backbone: str, isolate
         return []
     name, trained = method.__name__, OBJECTIVES[objective]()
     alone = Recipe(name, trained, method(), model or backbone)
-    if method is Energy:  # GNNSafe is its propagated version
+    if method is Energy or "steps" in signature(method).parameters:  # GNNSafe is Energy's; these have it built in
         return [alone]
     return [alone, Recipe(f"{name} K=2", trained, Propagated(method(), isolated=isolated), model or backbone)]
 

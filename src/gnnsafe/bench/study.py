@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import xxhash
-from torch import Tensor
 
 from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, write
 from gnnsafe.datasets import DATASETS
+from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS
 
-__all__ = ["Task", "demo_cell", "fingerprint", "tasks"]
+__all__ = ["Task", "data_fingerprint", "demo_cell", "tasks"]
 
 
 @dataclass(frozen=True)
@@ -104,11 +103,11 @@ def _peak_memory() -> float:
 
 def tasks(plan: Plan, *, root: str | None, version: str, folder: Path) -> list[Task]:
     """A task for each cell of the plan; each data set is read once, here, for its fingerprint."""
-    data = {dataset: fingerprint(dataset, root) for dataset in plan.datasets}
+    data = {dataset: data_fingerprint(dataset, root) for dataset in plan.datasets}
     return [Task(cell, recipes, root, data[cell.dataset], version, folder) for cell, recipes in plan.cells() if recipes]
 
 
-def fingerprint(dataset: str, root: str | None) -> str:
+def data_fingerprint(dataset: str, root: str | None) -> str:
     """A hash of the data set's tensors as seed 0 finds them, before any shift is drawn: the same for all its cells."""
     entry = DATASETS[dataset]
     if entry.graph is not None:
@@ -116,13 +115,7 @@ def fingerprint(dataset: str, root: str | None) -> str:
     else:
         (inside, exposure, outside), _ = next(iter(entry.own.values()))(root, 0)
         graphs = [inside, exposure, *outside.values()]
-    digest = xxhash.xxh3_128()
-    for graph in graphs:
-        for name, value in sorted(graph.to_dict().items()):
-            if isinstance(value, Tensor):
-                digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-                digest.update(value.contiguous().numpy().data)
-    return digest.hexdigest()
+    return fingerprint(*graphs)
 
 
 def demo_cell(cell: Cell, root: str | None) -> tuple[str, list[Result]]:

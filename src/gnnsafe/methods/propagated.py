@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gnnsafe.errors import require
+from gnnsafe.graph import Graph
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import check_propagation, propagate
@@ -39,5 +40,8 @@ class Propagated(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """The method's score of each node after `steps` rounds of hearing its in-neighbours."""
-        scores, edges = self.method.score(outputs), outputs.graph.edge_index
-        return propagate(scores, edges, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+        return self.propagated(self.method.score(outputs), outputs.graph)
+
+    def propagated(self, scores: Tensor, graph: Graph) -> Tensor:
+        """Scores that the method gave on that graph, propagated."""
+        return propagate(scores, graph.edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
