@@ -12,17 +12,30 @@ from gnnsafe.detector import Detector
 from gnnsafe.errors import GnnsafeError
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import propagate
-from gnnsafe.scores import energy, entropy, max_logit, max_softmax
-from gnnsafe.training import CrossEntropy, EnergyMargin, train
+from gnnsafe.scores import energy, entropy, generalized_entropy, max_logit, max_softmax
+from gnnsafe.training import (
+    BoundedEnergy,
+    CrossEntropy,
+    EnergyMargin,
+    KernelDirichlet,
+    OutlierExposure,
+    UncertainCrossEntropy,
+    train,
+)
 
 __all__ = [
+    "BoundedEnergy",
     "CrossEntropy",
     "Detector",
     "EnergyMargin",
     "GnnsafeError",
+    "KernelDirichlet",
+    "OutlierExposure",
     "Outputs",
+    "UncertainCrossEntropy",
     "energy",
     "entropy",
+    "generalized_entropy",
     "load_benchmark",
     "max_logit",
     "max_softmax",
