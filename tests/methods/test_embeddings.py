@@ -79,6 +79,19 @@ class TestMahalanobis:
         method = Mahalanobis(normalize=False).fit(result, y, everyone(h))
         assert method.score(result).tolist() == pytest.approx([1 / 2.5, 1 / 2.5, 4 / 2.5])
 
+    @pytest.mark.parametrize(
+        ("y", "message"),
+        [
+            ([[1], [0], [1]], r"'y' must have the model's 2 labels \(got 1\)"),
+            ([[1, 7], [0, 1], [1, 1]], "'y' must be 0 or 1"),
+        ],
+    )
+    def test_multilabel_labels_that_do_not_fit(self, y, message):
+        graph = SimpleNamespace(x=torch.zeros(3, 1), edge_index=NO_EDGES)
+        result = Outputs(torch.zeros(3, 2), graph, "multilabel", embedded=torch.randn(3, 2))
+        with pytest.raises(ValueError, match=message):
+            Mahalanobis().fit(result, torch.tensor(y), torch.ones(3, dtype=torch.bool))
+
     def test_a_step_lowers_the_distance(self):
         class Own(nn.Module):
             def __init__(self):

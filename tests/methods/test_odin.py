@@ -4,11 +4,13 @@ import math
 from types import SimpleNamespace
 
 import pytest
+import scipy.sparse as sp
 import torch
 from torch import nn
 
 from gnnsafe import Outputs
 from gnnsafe.methods import MSP, ODIN
+from gnnsafe.sparse import Sparse
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
 
@@ -77,7 +79,7 @@ def test_gradients_are_taken_of_the_features_alone():
 
 def test_sparse_features():
     dense = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-    sparse = SimpleNamespace(x=dense.to_sparse_csr(), edge_index=NO_EDGES)
+    sparse = SimpleNamespace(x=Sparse(sp.csr_array(dense.numpy())).csr, edge_index=NO_EDGES)
 
     class Dense(Slopes):
         def forward(self, x, edge_index):
@@ -98,3 +100,13 @@ def test_high_temperature_does_not_drown_differences():
 def test_a_bad_step(epsilon):
     with pytest.raises(ValueError, match="'epsilon' must be >= 0"):
         ODIN(epsilon=epsilon)
+
+
+@pytest.mark.parametrize("forward", [lambda model, data: torch.ones(3, 2), lambda model, data: data.x.detach()])
+def test_a_model_that_lets_no_gradient_through(forward):
+    graph = SimpleNamespace(x=torch.ones(3, 2), edge_index=NO_EDGES)
+    result = Outputs.of(nn.Identity(), graph, forward=forward)
+    labels, mask = torch.zeros(3, dtype=torch.int64), torch.ones(3, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"'model' must let gradients reach data.x .* use epsilon=0"):
+        ODIN().fit(result, labels, mask).score(result)
+    assert ODIN(epsilon=0).fit(result, labels, mask).score(result).shape == (3,)

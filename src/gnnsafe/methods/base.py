@@ -68,6 +68,9 @@ def class_members(y: Tensor, mask: Tensor, num_classes: int, *, task: Task, dtyp
     """
     labels = check_labels("y", y, len(mask), task)[mask]
     if task == "multilabel":
+        require(labels.shape[1] == num_classes, "y", f"have the model's {num_classes} labels", labels.shape[1])
+        binary = bool(((labels == 0) | (labels == 1)).all())
+        require(binary, "y", "be 0 or 1 for every training node and label", "other values")
         return labels.to(dtype)
     low, high = int(labels.min()), int(labels.max())
     require(low >= 0 and high < num_classes, "y", f"lie in 0..{num_classes - 1} for training nodes", f"{low}..{high}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,9 +54,8 @@ class GEBM(Method):
         pooled = squares.sum(dim=0) / count.sum()
         # A unit that is silent in a class, or a class of one node, has no variance of its own: the pooled one helps.
         self.variances_ = squares / count + 0.01 * pooled + 1e-6 * pooled.mean() + torch.finfo(h.dtype).tiny
-        quantiles = torch.tensor(COVERED, dtype=h.dtype)
-        near, far = torch.quantile(self._distances(h), quantiles, dim=0)
-        low, high = torch.quantile(logits[:, self.classes_], quantiles, dim=0)
+        near, far = _range(self._distances(h))
+        low, high = _range(logits[:, self.classes_])
         self.slope_ = (high - low) / (far - near).clamp(min=torch.finfo(h.dtype).eps)
         self.offset_ = low - self.slope_ * near
         return self
@@ -75,3 +75,7 @@ class GEBM(Method):
     def _distances(self, h: Tensor) -> Tensor:
         pairs = zip(self.means_, self.variances_, strict=True)
         return torch.stack([((h - mean).square() / variance).sum(dim=1) for mean, variance in pairs], dim=1)
+
+
+def _range(values: Tensor) -> Tensor:
+    return torch.from_numpy(np.quantile(values.numpy(), COVERED, axis=0))  # torch's own refuses many values

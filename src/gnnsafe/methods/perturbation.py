@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gnnsafe.errors import is_number, require
+from gnnsafe.errors import InputError, is_number, require
 from gnnsafe.graph import changed
 from gnnsafe.outputs import Outputs
 
@@ -28,7 +28,10 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     if epsilon == 0:
         return outputs
     x = outputs.dense_features().detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(outputs.again(changed(outputs.graph, x=x), gradients=True)), x)
+    value = loss(outputs.again(changed(outputs.graph, x=x), gradients=True))
+    gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
+    if gradient is None:
+        raise InputError("'model' must let gradients reach data.x for a step of its features (got none); use epsilon=0")
     moved = gradient.sign_().mul_(-epsilon).add_(x.detach())
     # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
     return outputs.again(changed(outputs.graph, x=moved.requires_grad_()))
