@@ -7,9 +7,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from gnnsafe.models.base import product
 from gnnsafe.models.gcn import GCN
-from gnnsafe.models.inputs import ConvolutionInputs
+from gnnsafe.models.inputs import ConvolutionInputs, product
 
 __all__ = ["JKNet"]
 
