@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import is_number, require, require_whole
-from gnnsafe.models.base import Backbone, product
-from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs
+from gnnsafe.models.base import Backbone
+from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
 
 __all__ = ["APPNP"]
 

@@ -14,17 +14,12 @@ from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import check_fits
 from gnnsafe.outputs import Penultimate
 
-__all__ = ["Backbone", "glorot", "product"]
+__all__ = ["Backbone", "glorot"]
 
 
 def glorot(rows: int, columns: int) -> nn.Parameter:
     """A matrix drawn uniformly from ±√(6 / (rows + columns))  (Glorot & Bengio, 2010)."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
-
-
-def product(hidden: Tensor, weight: Tensor) -> Tensor:
-    """H W. BLAS wants the few columns of a narrow weight as rows, forward and backward."""
-    return F.linear(hidden, weight.T.contiguous())
 
 
 class Backbone(nn.Module, ABC):

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import require_whole
-from gnnsafe.models.base import Backbone, glorot, product
-from gnnsafe.models.inputs import Features, feature_matrix
+from gnnsafe.models.base import Backbone, glorot
+from gnnsafe.models.inputs import Features, feature_matrix, product
 from gnnsafe.sparse import Pattern, attention_pattern
 
 __all__ = ["GAT"]
@@ -67,7 +67,7 @@ class GAT(Backbone):
 
     def stem(self, inputs: AttentionInputs) -> Tensor:
         """The first layer: attention on X W."""
-        return self.attend(inputs.features @ self.weights[0], 0, inputs)
+        return self.attend(product(inputs.features, self.weights[0]), 0, inputs)
 
     def layer(self, hidden: Tensor, index: int, inputs: AttentionInputs) -> Tensor:
         """Attention on H W."""

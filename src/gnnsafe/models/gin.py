@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gnnsafe.models.base import Backbone, product
-from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs
+from gnnsafe.models.base import Backbone
+from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
 from gnnsafe.sparse import sum_matrix
 
 __all__ = ["GIN"]

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gnnsafe.models.base import Backbone, product
-from gnnsafe.models.inputs import ConvolutionInputs, Features, convolution_inputs, feature_matrix
+from gnnsafe.models.base import Backbone
+from gnnsafe.models.inputs import ConvolutionInputs, Features, convolution_inputs, feature_matrix, product
 from gnnsafe.sparse import mean_matrix
 
 __all__ = ["GraphSAGE"]
@@ -37,8 +37,7 @@ class GraphSAGE(Backbone):
     def stem(self, inputs: tuple[ConvolutionInputs, Features]) -> Tensor:
         """The first layer's D⁻¹A X W + X R."""
         neighbours, own = self.weights[0].chunk(2)
-        hidden: Tensor = inputs[0].convolve(neighbours) + inputs[1] @ own
-        return hidden
+        return inputs[0].convolve(neighbours) + product(inputs[1], own)
 
     def layer(self, hidden: Tensor, index: int, inputs: tuple[ConvolutionInputs, Features]) -> Tensor:
         """D⁻¹A H W + H R."""

@@ -15,16 +15,24 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import check_features, check_tensor
 from gnnsafe.errors import require
 from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_enough
 
-__all__ = ["ConvolutionInputs", "Features", "check_fits", "convolution_inputs", "feature_matrix"]
+__all__ = ["ConvolutionInputs", "Features", "check_fits", "convolution_inputs", "feature_matrix", "product"]
 
 SAMPLED_ROWS = 1000
 
 Features = Sparse | Tensor
+
+
+def product(features: Features, weight: Tensor) -> Tensor:
+    """X W."""
+    if isinstance(features, Tensor) and features.layout == torch.strided:
+        return F.linear(features, weight.T.contiguous())  # BLAS wants few columns as rows, forward and backward
+    return features @ weight
 
 
 class EdgeMatrix(Protocol):
@@ -46,10 +54,10 @@ class ConvolutionInputs:
 
     def convolve(self, weight: Tensor) -> Tensor:
         """Â^k X W."""
-        product = self.features @ weight
+        convolved = product(self.features, weight)
         for _ in range(self.hops - self.aggregated):
-            product = self.adjacency @ product
-        return product
+            convolved = self.adjacency @ convolved
+        return convolved
 
 
 def check_fits(x: Tensor, edge_index: Tensor, in_channels: int, dtype: torch.dtype) -> None:
@@ -94,7 +102,7 @@ def _prepared(x: Tensor, edge_index: Tensor, *, matrix: EdgeMatrix, hops: int) -
     adjacency = matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
     aggregated = 0
     while aggregated < hops and _worth_aggregating(adjacency, features):
-        features, aggregated = _product(adjacency, features), aggregated + 1
+        features, aggregated = _aggregate(adjacency, features), aggregated + 1
     return ConvolutionInputs(adjacency, features, aggregated, hops)
 
 
@@ -106,7 +114,7 @@ def _worth_aggregating(adjacency: Sparse, features: Features) -> bool:
     return bool((a[rows] @ x).nnz * x.shape[0] / len(rows) < x.nnz + a.nnz)
 
 
-def _product(adjacency: Sparse, features: Features) -> Features:
+def _aggregate(adjacency: Sparse, features: Features) -> Features:
     if isinstance(features, Tensor):
         return adjacency @ features
     return Sparse(scipy_csr(adjacency.csr) @ scipy_csr(features.csr))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import reduce
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from gnnsafe.models.base import product
 from gnnsafe.models.gcn import GCN
-from gnnsafe.models.inputs import ConvolutionInputs
+from gnnsafe.models.inputs import ConvolutionInputs, product
 
 __all__ = ["JKNet"]
 
@@ -17,13 +16,29 @@ __all__ = ["JKNet"]
 class JKNet(GCN):
     """Jumping knowledge network: GCN's H₁, …, H_L and their maximum, logits max_l H_l W + b (Xu et al., 2018).
 
-    `num_layers` convolutions, each with its BatchNorm and ReLU, and a linear layer on their entrywise maximum, which is
-    the penultimate embedding. Equal to PyG's `GCN(…, jk="max")` with the same weights.
+    `num_layers` convolutions, each but the last with its BatchNorm and ReLU as in the paper's published runs, and a
+    linear layer on their entrywise maximum, which is the penultimate embedding.
 
     >>> model = JKNet(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])
     """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        *,
+        dropout: float = 0.0,
+        batch_norm: bool = True,
+    ) -> None:
+        super().__init__(in_channels, hidden_channels, out_channels, num_layers, dropout=dropout, batch_norm=batch_norm)
+        self.norms = self.norms[:-1]
+        if batch_norm:
+            # The last convolution, without BatchNorm, has a bias again.
+            self.biases = nn.ParameterList(torch.zeros(channels) for channels in (hidden_channels, out_channels))
 
     @staticmethod
     def widths(in_channels: int, hidden_channels: int, out_channels: int, num_layers: int) -> list[int]:
@@ -32,10 +47,10 @@ class JKNet(GCN):
 
     def tail(self, hidden: Tensor, inputs: ConvolutionInputs) -> Tensor:
         """From the first layer to the logits."""
-        depths = [self.activated(hidden, 0)]
+        depths: list[Tensor] = []
         for index in range(1, self.num_layers):
+            depths.append(self.activated(hidden, index - 1))
             hidden = self.layer(self.dropped(depths[-1]), index, inputs)
-            depths.append(self.activated(hidden, index))
-        pooled = self.penultimate(reduce(torch.maximum, depths))
+        pooled = self.penultimate(reduce(torch.maximum, [*depths, hidden + self.biases[-2]]))
         logits: Tensor = product(self.dropped(pooled), self.weights[-1]) + self.biases[-1]
         return logits

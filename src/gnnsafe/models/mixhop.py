@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import require_whole
-from gnnsafe.models.base import Backbone, glorot, product
-from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs
+from gnnsafe.models.base import Backbone, glorot
+from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
 
 __all__ = ["MixHop"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from gnnsafe.checks import check_edge_index
-from gnnsafe.models.base import Backbone, product
-from gnnsafe.models.inputs import Features, feature_matrix
+from gnnsafe.models.base import Backbone
+from gnnsafe.models.inputs import Features, feature_matrix, product
 
 __all__ = ["MLP"]
 
@@ -31,8 +31,7 @@ class MLP(Backbone):
 
     def stem(self, inputs: Features) -> Tensor:
         """The first layer's X W."""
-        hidden: Tensor = inputs @ self.weights[0]
-        return hidden
+        return product(inputs, self.weights[0])
 
     def layer(self, hidden: Tensor, index: int, inputs: Features) -> Tensor:
         """H W."""
