@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import nn
@@ -101,6 +103,24 @@ class TestEmbeddings:
         model.mark = Penultimate()
         assert torch.equal(Outputs.of(model, directed).embeddings, model.convs[0](directed.x))
 
+    def test_work_in_place_afterwards_does_not_change_it(self, directed):
+        model = TwoLayers()
+        model.act = nn.ReLU(inplace=True)
+        embeddings = Outputs.of(model, directed, embedding="convs.0").embeddings
+        assert torch.equal(embeddings, model.convs[0](directed.x))
+
+    def test_of_several_marks_none_is_chosen(self, directed):
+        class Both(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one, self.other = GCN(6, 8, 3), GCN(6, 8, 3)
+
+            def forward(self, x, edge_index):
+                return self.one(x, edge_index) + self.other(x, edge_index)
+
+        with pytest.raises(ValueError, match="'embedding' must name the submodule"):
+            Outputs.of(Both(), directed).embeddings  # noqa: B018
+
     def test_of_gcn(self, directed):
         model = GCN(6, 8, 3)
         outputs = Outputs.of(model, directed)
@@ -160,7 +180,22 @@ class TestAgain:
 
         outputs = Outputs.of(nn.Identity(), data, forward=forward)
         outputs.without_edges  # noqa: B018
-        assert seen == [data.edge_attr, None]
+        assert [attributes.shape for attributes in seen] == [(1, 4), (0, 4)]
+
+    def test_edges_kept_elsewhere_are_not_passed_over(self):
+        data = Data(x=torch.zeros(3, 2), edge_index=torch.tensor([[0], [1]]), adj=torch.eye(3))
+        outputs = Outputs.of(nn.Identity(), data, forward=lambda model, data: data.adj @ data.x)
+        with pytest.raises(ValueError, match=r"'data.adj' must be left out where edges are \(got one\)"):
+            outputs.without_edges  # noqa: B018
+
+    def test_a_graph_that_cannot_be_changed(self, directed):
+        class Fixed(NamedTuple):
+            x: torch.Tensor
+            edge_index: torch.Tensor
+
+        outputs = Outputs.of(TwoLayers(), Fixed(directed.x, directed.edge_index))
+        with pytest.raises(ValueError, match=r"'data' must let its attributes be set on a copy \(got Fixed\)"):
+            outputs.without_edges  # noqa: B018
 
     def test_gradients_reach_the_features(self, directed):
         outputs = Outputs.of(TwoLayers(), directed)
@@ -184,6 +219,13 @@ class TestForward:
     def test_what_gives_no_tensor(self, directed):
         with pytest.raises(ValueError, match=r"'forward\(model, data\)' must be a torch.Tensor \(got NoneType\)"):
             Outputs.of(nn.Identity(), directed, forward=lambda model, data: None)
+
+
+def test_half_precision_is_taken_up(directed):
+    model = TwoLayers()
+    forward = lambda model, data: model(data.x, None).bfloat16()  # noqa: E731 - as under autocast
+    outputs = Outputs.of(model, directed, forward=forward)
+    assert outputs.logits.dtype == torch.float32
 
 
 class TestTask:

@@ -11,6 +11,7 @@ from gnnsafe.errors import InputError, require, require_known
 
 __all__ = [
     "Task",
+    "check_binary",
     "check_edge_index",
     "check_features",
     "check_finite",
@@ -119,6 +120,13 @@ def check_labels(name: str, y: object, num_nodes: int, task: Task = "multiclass"
         name, f"be a tensor of shape [{num_nodes}, labels]", list(y.shape),
     )  # fmt: skip
     return y.view(num_nodes, -1)
+
+
+def check_binary(name: str, labels: Tensor, num_labels: int, where: str) -> None:
+    """Multilabel labels, [nodes, labels], are as many as the model has, each 0 or 1."""
+    require(labels.shape[1] == num_labels, name, f"have the model's {num_labels} labels", labels.shape[1])
+    binary = bool(((labels == 0) | (labels == 1)).all())
+    require(binary, name, f"be 0 or 1 for every node of {where} and every label", "other values")
 
 
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:

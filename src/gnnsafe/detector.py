@@ -26,7 +26,7 @@ class Detector:
 
         detector = gnnsafe.Detector(model).fit(data)   # data.y, data.train_mask
         scores = detector.score(new_data)              # float32, one per node, higher = more OOD
-        gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.adj))
+        gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.edge_index))
     """
 
     def __init__(
@@ -45,8 +45,9 @@ class Detector:
         require(
             isinstance(self.method, Method), "method", "be a method such as gnnsafe.methods.GNNSafe()", repr(method)
         )
-        modelless = model is None and self.method.kind == "trivial"
+        modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
+        self.task = task
         self.num_features_: int | None = None
 
     def __repr__(self) -> str:
@@ -69,5 +70,5 @@ class Detector:
 
     def _outputs(self, data: Graph) -> Outputs:
         if self.classifier is None:
-            return Outputs(torch.empty(data.x.shape[0], 0), data)
+            return Outputs(torch.empty(data.x.shape[0], 0), data, self.task)
         return self.classifier(data)

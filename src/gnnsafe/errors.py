@@ -4,7 +4,7 @@ GnnsafeError
 ├── InputError            a value breaks a rule            (a ValueError too)
 │   ├── UnknownNameError  a name that is not in the table
 │   └── GraphFileError    a graph's file breaks a rule, with its column and row
-├── NotFittedError        scored before it was fitted      (a RuntimeError too)
+├── NotFittedError        scored before it was fitted      (a RuntimeError and an AttributeError too)
 ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
 ├── WorkerError           a process was ended from outside (a RuntimeError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
@@ -50,7 +50,7 @@ class GraphFileError(InputError):
     """A file does not hold the graph that it should; the message says file, column and row."""
 
 
-class NotFittedError(GnnsafeError, RuntimeError):
+class NotFittedError(GnnsafeError, RuntimeError, AttributeError):
     """Something was scored before it was fitted."""
 
 

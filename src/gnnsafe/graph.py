@@ -67,8 +67,11 @@ def changed(graph: Data, **values: Any) -> Data:
         for name in getattr(new, "edge_attrs", list)():
             if name not in values:
                 delattr(new, name)
-    for name, value in values.items():
-        setattr(new, name, value)
+    try:
+        for name, value in values.items():
+            setattr(new, name, value)
+    except AttributeError as error:
+        raise InputError(f"'data' must let its attributes be set on a copy (got {type(graph).__name__})") from error
     return new
 
 

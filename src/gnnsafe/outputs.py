@@ -64,7 +64,8 @@ class Classifier:
         seen: list[Any] = []
 
         def pass_by(_module: nn.Module, _inputs: object, embedding: Any) -> Tensor | None:
-            seen.append(embedding)
+            own = isinstance(embedding, Tensor) and not isinstance(place, Penultimate)
+            seen.append(embedding.clone() if own else embedding)  # what comes after may work in place
             return None if edit is None else edit(embedding)
 
         place = self._place()
@@ -75,13 +76,16 @@ class Classifier:
         finally:
             if hook is not None:
                 hook.remove()
-        return Outputs(logits, graph, self.task, self, self._embeddings(seen, len(logits)))
+        embeddings = self._embeddings(seen, len(logits))
+        if not gradients:  # a model may hand on features that ask for one
+            logits, embeddings = logits.detach(), None if embeddings is None else embeddings.detach()
+        return Outputs(logits, graph, self.task, self, embeddings)
 
     def _place(self) -> nn.Module | None:
         if self.embedding is not None:
             return self.model.get_submodule(self.embedding)
         marks = [module for module in self.model.modules() if isinstance(module, Penultimate)]
-        return marks[-1] if marks else None
+        return marks[0] if len(marks) == 1 else None
 
     def _logits(self, graph: Graph) -> Tensor:
         if self.forward is None:
@@ -90,6 +94,7 @@ class Classifier:
             logits = check_tensor("forward(model, data)", self.forward(self.model, graph))
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
+        logits = _full_precision(logits)
         check_logits(logits)
         nodes = graph.x.shape[0]
         require(len(logits) == nodes, "logits", f"have one row for each of {nodes} nodes", len(logits))
@@ -108,7 +113,12 @@ class Classifier:
         embeddings = check_tensor(name, seen[0])
         shape = list(embeddings.shape)
         require(embeddings.dim() == 2 and shape[0] == num_nodes, name, f"be of shape [{num_nodes}, dimensions]", shape)
-        return embeddings
+        return _full_precision(embeddings)
+
+
+def _full_precision(tensor: Tensor) -> Tensor:
+    """Half precision has too few digits for energies."""
+    return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize < 4 else tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +160,13 @@ class Outputs:
     @cached_property
     def without_edges(self) -> Outputs:
         """The same model asked about the same nodes, each of them alone."""
-        edge_index = self.graph.edge_index
-        return self.again(changed(self.graph, edge_index=edge_index.new_empty(2, 0)))
+        graph: Any = self.graph
+        for name in ("adj", "adj_t"):
+            require(getattr(graph, name, None) is None, f"data.{name}", "be left out where edges are", "one")
+        attributes = {name: getattr(graph, name)[:0] for name in getattr(graph, "edge_attrs", list)()}
+        # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
+        x = graph.x if graph.x.layout == torch.sparse_csr else graph.x.detach().requires_grad_()
+        return self.again(changed(graph, **{**attributes, "edge_index": graph.edge_index[:, :0], "x": x}))
 
     def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """The same model asked again: about another graph, with gradients, or with an edited embedding."""

@@ -83,9 +83,9 @@ def generalized_entropy(logits: Tensor, *, gamma: float = 0.1, task: Task = "mul
     [1.0]
     """
     check_gamma(gamma)
-    log_p = log_probabilities(logits, task=task)
-    log_rest = torch.log(-torch.expm1(log_p))  # log(1 − p), exact near 0 and near 1
-    return (gamma * (log_p + log_rest)).exp().sum(dim=-1)
+    log_p = log_probabilities(logits.double(), task=task)  # float32 does not tell 1 − p of sure predictions apart
+    log_rest = torch.log(-torch.expm1(log_p))
+    return (gamma * (log_p + log_rest)).exp().sum(dim=-1).to(logits.dtype)
 
 
 def log_probabilities(logits: Tensor, *, task: Task = "multiclass") -> Tensor:

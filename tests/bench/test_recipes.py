@@ -59,7 +59,7 @@ def test_a_new_line_in_methods_is_a_recipe_alone_and_propagated(monkeypatch):
     monkeypatch.setitem(METHODS, "newcomer", Newcomer)
     table = by_name("cora", "label")
     assert table["Newcomer"].method == Newcomer()
-    assert table["Newcomer K=2"].method == Propagated(Newcomer(), isolated="decay")
+    assert table["Newcomer K=2"].method == Propagated(Newcomer())
     assert table["Newcomer"].objective == table["Newcomer K=2"].objective == CrossEntropy()
 
 

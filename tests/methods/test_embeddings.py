@@ -68,16 +68,31 @@ class TestMahalanobis:
 
     def test_embeddings_that_are_all_alike(self):
         h = torch.ones(4, 3)
-        score = Mahalanobis().fit(outputs(h), torch.tensor([0, 0, 1, 1]), everyone(h)).score(outputs(h))
-        assert score.tolist() == [0.0] * 4
+        with pytest.raises(ValueError, match=r"'embeddings' must differ between training nodes \(got all alike\)"):
+            Mahalanobis().fit(outputs(h), torch.tensor([0, 0, 1, 1]), everyone(h))
 
-    def test_multilabel_nodes_count_for_each_of_their_labels(self):
+    def test_one_node_per_class(self):
+        # residuals about the grand mean 1: ±1, variance 1
+        h = torch.tensor([[0.0], [2.0]])
+        method = Mahalanobis(normalize=False).fit(outputs(h), torch.tensor([0, 1]), everyone(h))
+        assert method.score(outputs(torch.tensor([[0.0], [5.0]]))).tolist() == pytest.approx([0.0, 9.0])
+
+    def test_multilabel_nodes_count_for_each_label_that_they_have_and_have_not(self):
         h = torch.tensor([[0.0], [2.0], [6.0]])
         graph = SimpleNamespace(x=torch.zeros(3, 1), edge_index=NO_EDGES)
         result = Outputs(torch.zeros(3, 2), graph, "multilabel", embedded=h)
-        y = torch.tensor([[1, 0], [1, 1], [0, 1]])  # means 1 and 4; residuals −1, 1, −2, 2: variance 2.5
+        # label 0: means 1 and, of those without it, 6; label 1: means 4 and 0. Residuals ±1, 0, ±2, 0: variance 10/6
+        y = torch.tensor([[1, 0], [1, 1], [0, 1]])
         method = Mahalanobis(normalize=False).fit(result, y, everyone(h))
-        assert method.score(result).tolist() == pytest.approx([1 / 2.5, 1 / 2.5, 4 / 2.5])
+        new = Outputs(torch.zeros(2, 2), result.graph, "multilabel", embedded=torch.tensor([[2.0], [9.0]]))
+        assert method.score(new).tolist() == pytest.approx([0.6, 9 * 0.6])
+
+    def test_a_binary_head_has_two_classes(self):
+        graph = SimpleNamespace(x=torch.zeros(4, 1), edge_index=NO_EDGES)
+        h = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
+        result = Outputs(torch.zeros(4, 1), graph, "multilabel", embedded=h)
+        method = Mahalanobis(normalize=False).fit(result, torch.tensor([0, 0, 1, 1]), everyone(h))
+        assert method.score(result).tolist() == pytest.approx([1.0] * 4)
 
     @pytest.mark.parametrize(
         ("y", "message"),

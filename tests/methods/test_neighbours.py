@@ -81,11 +81,11 @@ class TestGRASP:
         train = torch.arange(10) < 2
         p, outputs = self.graph(train_mask=train, val_mask=(torch.arange(10) >= 2) & (torch.arange(10) < 4))
         method = GRASP(steps=3).fit(outputs, torch.zeros(10, dtype=torch.int64), train)
-        # S_id = {4}, S_ood = {9}: 5 % and 95 % quantiles of six test scores. gains of 0..3: 1/1, 0/2, 0/1, 0/2
-        # median 0: G = all four (ties are in)
+        # S_id = {4}, S_ood = {9}: 5 % and 95 % quantiles of six test scores. Gains of 0..3: 1/1, 0/2, 0/1, 0/2;
+        # above their median, 0, is node 0 alone
         matrix = torch.zeros(10, 10, dtype=torch.float64)
         matrix[outputs.graph.edge_index[1], outputs.graph.edge_index[0]] = 1.0
-        matrix[:4, :4] += 1.001
+        matrix[0, 0] += 1.001
         total = matrix.sum(dim=1)
         scores = -p
         for _ in range(3):
@@ -110,6 +110,22 @@ class TestGRASP:
         z = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
         alone = Outputs(z, SimpleNamespace(x=z, edge_index=torch.tensor([[0], [1]])))
         assert method.score(alone).tolist() == pytest.approx([-0.5, -0.5])
+
+    def test_where_none_stands_out_all_known_nodes_are_joined(self):
+        train = torch.arange(10) < 4
+        _, outputs = self.graph(train_mask=train)
+        outputs.graph.edge_index = torch.empty(2, 0, dtype=torch.int64)
+        method = GRASP(steps=1).fit(outputs, torch.zeros(10, dtype=torch.int64), train)
+        assert method.score(outputs)[:4].tolist() == pytest.approx([-0.99] * 4)
+
+    def test_new_features_on_the_same_edges_are_another_graph(self):
+        train = torch.arange(10) < 4
+        _, training = self.graph(train_mask=train)
+        method = GRASP(steps=1).fit(training, torch.zeros(10, dtype=torch.int64), train)
+        _, new = self.graph()
+        new.logits[1] = 0.0
+        scores = method.score(new)
+        assert scores[7].item() == pytest.approx(-0.5)  # hears node 1 as it is now, which is not held at the ID end
 
     def test_the_training_graph_without_its_masks_is_known_again(self):
         train = torch.arange(10) < 4

@@ -36,10 +36,10 @@ class Recipe:
 def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone: str = "gcn") -> list[Recipe]:
     """Every method in METHODS, alone and propagated (K = 2), the methods that are an objective, and some larger K.
 
-    Protocol `paper`: margins as in the published runs, and scores of isolated nodes decay; GNNSafe with our default,
-    which keeps them, stands beside it. `rigorous`: one pair of margins for all shifts, and they are kept. A method with
-    a model of its own is left out beside other backbones than the GCN; objectives that need exposure nodes are where a
-    shift leaves no class for them.
+    Protocol `paper`: margins as in the published runs, and GNNSafe's scores of isolated nodes decay; with our default,
+    which keeps them, it stands beside. (Scores that are not negative would decay towards ID.) `rigorous`: one pair of
+    margins for all shifts, and they are kept. A method with a model of its own is left out beside other backbones than
+    the GCN; objectives that need exposure nodes are where a shift leaves no class for them.
     """
     isolated: Isolated = "decay" if protocol == "paper" else "keep"
     gnnsafe = GNNSafe(isolated=isolated)
@@ -54,11 +54,11 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     ]
     for key, method in METHODS.items():
         if key != "gnnsafe":
-            table += _alone_and_propagated(key, method, backbone, isolated)
+            table += _alone_and_propagated(key, method, backbone)
     further = {
-        "Energy K=16": Propagated(Energy(), 16, isolated=isolated),
-        "MSP K=8": Propagated(MSP(), 8, isolated=isolated),
-        "Agreement K=16": Propagated(Agreement(), 16, isolated=isolated),
+        "Energy K=16": Propagated(Energy(), 16),
+        "MSP K=8": Propagated(MSP(), 8),
+        "Agreement K=16": Propagated(Agreement(), 16),
         "DiffusedKNN s=2 K=0": DiffusedKNN(diffusion=2, steps=0),
     }
     table += [Recipe(name, CrossEntropy(), method, backbone) for name, method in further.items()]
@@ -66,7 +66,7 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     return [recipe for recipe in table if exposed or not recipe.objective.needs_exposure]
 
 
-def _alone_and_propagated(key: str, method: type[Method], backbone: str, isolated: Isolated) -> list[Recipe]:
+def _alone_and_propagated(key: str, method: type[Method], backbone: str) -> list[Recipe]:
     objective, model = OWN_TRAINING.get(key, ("cross-entropy", None))
     if model is not None and backbone != "gcn":
         return []
@@ -74,7 +74,7 @@ def _alone_and_propagated(key: str, method: type[Method], backbone: str, isolate
     alone = Recipe(name, trained, method(), model or backbone)
     if method is Energy or "steps" in signature(method).parameters:  # GNNSafe is Energy's; these have it built in
         return [alone]
-    return [alone, Recipe(f"{name} K=2", trained, Propagated(method(), isolated=isolated), model or backbone)]
+    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model or backbone)]
 
 
 def demo_recipes(shift: str) -> list[Recipe]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
 
 from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe, demo_recipes
@@ -20,7 +21,7 @@ from gnnsafe.datasets import DATASETS
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS
 
-__all__ = ["Task", "data_fingerprint", "demo_cell", "tasks"]
+__all__ = ["Task", "code_version", "data_fingerprint", "demo_cell", "tasks"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,14 @@ def _peak_memory() -> float:
     except ImportError:  # Windows
         return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def code_version(version: str) -> str:
+    """The version and a hash of the package's own code: records of edited code are never taken for those of this."""
+    digest = xxhash.xxh3_64()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return f"{version}+{digest.hexdigest()[:8]}"
 
 
 def tasks(plan: Plan, *, root: str | None, version: str, folder: Path) -> list[Task]:

@@ -15,7 +15,7 @@ from gnnsafe.bench import store
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.plan import Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol
-from gnnsafe.bench.study import Task, tasks
+from gnnsafe.bench.study import Task, code_version, tasks
 from gnnsafe.cli.options import names, positive, progress_bar
 from gnnsafe.errors import InputError
 from gnnsafe.report.order import order_lines, order_table
@@ -79,7 +79,7 @@ def add_report(commands: Any) -> None:
 
 def _bench(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.out
-    work = tasks(_plan(arguments), root=arguments.data, version=__version__, folder=store.opened(folder))
+    work = tasks(_plan(arguments), root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
     left = _left(work, folder)
     kept = len(work) - len(left)
     print(f"{len(work)} cells, {kept} of them finished before; records are kept in {folder}", file=sys.stderr)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import Task, check_labels, check_mask
+from gnnsafe.checks import Task, check_binary, check_labels, check_mask
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.outputs import Outputs
 
-__all__ = ["Kind", "Method", "class_members", "fitted"]
+__all__ = ["Kind", "Method", "check_multiclass", "class_members", "fitted"]
 
 AnyMethod = TypeVar("AnyMethod", bound="Method")
 Kind = Literal["post-hoc", "model", "transductive", "trivial"]
@@ -43,6 +43,10 @@ class Method(ABC):
     def score(self, outputs: Outputs) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
 
+    def needs_model(self) -> bool:
+        """Whether it reads anything but the graph."""
+        return self.kind != "trivial"
+
     @classmethod
     def needs_fitting(cls) -> bool:
         """Whether `fit` has anything to learn."""
@@ -55,6 +59,11 @@ class Method(ABC):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+def check_multiclass(method: Method, outputs: Outputs) -> None:
+    """Said by a method that has no meaning for sigmoid heads."""
+    require(outputs.task == "multiclass", "task", f"be 'multiclass' for {method!r}", repr(outputs.task))
+
+
 def _fields(cls: type) -> list[str]:
     return [field.name for field in fields(cls)] if hasattr(cls, "__dataclass_fields__") else []
 
@@ -62,16 +71,16 @@ def _fields(cls: type) -> list[str]:
 def class_members(y: Tensor, mask: Tensor, num_classes: int, *, task: Task, dtype: torch.dtype) -> Tensor:
     """Which of the nodes in `mask` belong to which class: [nodes, classes] of zeros and ones.
 
+    Multilabel: having a label and not having it are a class each, [nodes, 2 · labels].
+
     >>> class_members(torch.tensor([1, 0]), torch.tensor([True, True]), 2, task="multiclass", dtype=torch.float32)
     tensor([[0., 1.],
             [1., 0.]])
     """
     labels = check_labels("y", y, len(mask), task)[mask]
     if task == "multilabel":
-        require(labels.shape[1] == num_classes, "y", f"have the model's {num_classes} labels", labels.shape[1])
-        binary = bool(((labels == 0) | (labels == 1)).all())
-        require(binary, "y", "be 0 or 1 for every training node and label", "other values")
-        return labels.to(dtype)
+        check_binary("y", labels, num_classes, "the training mask")
+        return torch.cat([labels, 1 - labels.to(dtype)], dim=1)
     low, high = int(labels.min()), int(labels.max())
     require(low >= 0 and high < num_classes, "y", f"lie in 0..{num_classes - 1} for training nodes", f"{low}..{high}")
     return torch.nn.functional.one_hot(labels, num_classes).to(dtype)

@@ -38,6 +38,10 @@ class Consensus(Method):
         known = isinstance(self.methods, tuple) and all(isinstance(method, Method) for method in self.methods)
         require(known and len(self.methods) > 0, "methods", "be a tuple of methods", repr(self.methods))
 
+    def needs_model(self) -> bool:
+        """Whether any of the methods does."""
+        return any(method.needs_model() for method in self.methods)
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Consensus:
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)

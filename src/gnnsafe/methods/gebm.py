@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import is_number, require, require_whole
-from gnnsafe.methods.base import Method, class_members, fitted
+from gnnsafe.methods.base import Method, check_multiclass, class_members, fitted
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import diffused
 
@@ -42,6 +42,7 @@ class GEBM(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> GEBM:
         """Learn each class's Gaussian, and what maps distances to the logits' range; classes without a node are out."""
         super().fit(outputs, y, mask)
+        check_multiclass(self, outputs)
         h, logits = outputs.embeddings[mask].double(), outputs.logits[mask].double()
         members = class_members(y, mask, logits.shape[1], task=outputs.task, dtype=h.dtype)
         self.classes_ = members.any(dim=0).nonzero().squeeze(1)

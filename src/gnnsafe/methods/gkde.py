@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.errors import require, require_known
-from gnnsafe.methods.base import Kind, Method
+from gnnsafe.errors import require_known
+from gnnsafe.methods.base import Kind, Method, check_multiclass
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import energy, max_softmax
 
@@ -35,7 +35,7 @@ class GKDE(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−max_c ᾱ_c, or the vacuity."""
-        require(outputs.task == "multiclass", "task", f"be 'multiclass' for {self!r}", repr(outputs.task))
+        check_multiclass(self, outputs)
         log_alpha = F.softplus(outputs.logits)
         if self.measure == "confidence":
             return max_softmax(log_alpha).float()

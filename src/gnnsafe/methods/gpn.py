@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from gnnsafe.errors import require, require_known
-from gnnsafe.methods.base import Kind, Method
+from gnnsafe.errors import require_known
+from gnnsafe.methods.base import Kind, Method, check_multiclass
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import energy, max_softmax
 
@@ -35,7 +35,7 @@ class GPN(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−max_c ᾱ_c, or 1 / α₀ with or without edges."""
-        require(outputs.task == "multiclass", "task", f"be 'multiclass' for {self!r}", repr(outputs.task))
+        check_multiclass(self, outputs)
         if self.measure == "confidence":
             return max_softmax(outputs.logits).float()
         seen = outputs.without_edges if self.measure == "features" else outputs

@@ -43,7 +43,7 @@ class GRASP(Method):
     """MSP propagated over A + 1.001 · (clique on G), G the known nodes nearest to sure test nodes (Ma et al., 2024).
 
     Transductive: a new graph is scored as a whole, together with the training graph unless it holds the training
-    nodes itself (it has a `train_mask`, or the training graph's edges). S_id and S_ood are the `share` of test nodes
+    nodes itself (it has a `train_mask`, or is the training graph). S_id and S_ood are the `share` of test nodes
     that MSP is surest and least sure of; G is the half of the training and validation nodes with the largest
     #S_id / (#S_ood + 1) among their in-neighbours. Training nodes' scores are held at the ID end.
     """
@@ -83,23 +83,25 @@ class GRASP(Method):
         return scores[: len(outputs.logits)].float()
 
     def _together(self, outputs: Outputs) -> _Nodes:
-        training, edges = self.training_, outputs.graph.edge_index
-        if getattr(outputs.graph, "train_mask", None) is not None:
-            return _nodes(outputs, node_mask(outputs.graph, "train_mask"))
-        if len(outputs.logits) == len(training.train) and torch.equal(edges, training.edge_index):
-            return _Nodes(_msp(outputs), edges, training.train, training.known)
-        return _nodes(outputs, torch.zeros(len(outputs.logits), dtype=torch.bool)).beside(training)
+        training, graph = self.training_, outputs.graph
+        own = getattr(graph, "train_mask", None)
+        if own is not None and own.any():
+            return _nodes(outputs, node_mask(graph, "train_mask"))
+        new = _nodes(outputs, torch.zeros(len(outputs.logits), dtype=torch.bool))
+        if torch.equal(new.edge_index, training.edge_index) and torch.equal(new.scores, training.scores):
+            return training
+        return new.beside(training)
 
     def _joined(self, nodes: _Nodes, counted: Callable[[Tensor], Tensor]) -> Tensor:
-        """1 for the nodes of G, else 0; ties at a border are all in, whatever order the nodes come in."""
+        """1 for the nodes of G, those above the median, else 0; all that are known, where none stands out."""
         test = ~nodes.known
         if not test.any():
             return nodes.known.to(nodes.scores.dtype)
         low, high = np.quantile(nodes.scores[test].numpy(), [self.share, 1 - self.share])
         sure, unsure = test & (nodes.scores <= low), test & (nodes.scores >= high)
         gain = counted(sure.to(nodes.scores.dtype)) / (counted(unsure.to(nodes.scores.dtype)) + 1)
-        enough = gain >= float(np.median(gain[nodes.known].numpy()))
-        return (nodes.known & enough).to(nodes.scores.dtype)
+        better = nodes.known & (gain > float(np.median(gain[nodes.known].numpy())))
+        return (better if better.any() else nodes.known).to(nodes.scores.dtype)
 
 
 def _msp(outputs: Outputs) -> Tensor:

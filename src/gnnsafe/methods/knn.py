@@ -14,7 +14,7 @@ from gnnsafe.outputs import Outputs
 
 __all__ = ["KNN", "nearest_distances"]
 
-PRODUCTS = 2**22  # similarities held at a time: 16 MB, whatever the number of nodes
+PRODUCTS = 2**22  # numbers held at a time: 16 MB, whatever the number of nodes
 
 
 def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
@@ -26,7 +26,8 @@ def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
     >>> nearest_distances(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2).tolist()
     [[0.0, 1.4142...]]
     """
-    k, size = min(k, len(bank)), max(1, PRODUCTS // len(bank))
+    k = min(k, len(bank))
+    size = max(1, PRODUCTS // max(len(bank), k * bank.shape[1]))
     distances = points.new_empty(len(points), k)
     for rows, row_distances in zip(torch.split(points, size), torch.split(distances, size), strict=True):
         nearest = (rows @ bank.T).topk(k, dim=1).indices

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
+from gnnsafe.errors import require
 from gnnsafe.methods.base import Method, class_members, fitted
 from gnnsafe.methods.perturbation import check_epsilon, perturbed
 from gnnsafe.outputs import Outputs
@@ -58,6 +59,9 @@ class Mahalanobis(Method):
         members = members[:, members.any(dim=0)]
         means = members.T @ h / members.sum(dim=0)[:, None]
         residuals = torch.cat([(h - mean)[member > 0] for mean, member in zip(means, members.T, strict=True)])
+        if not residuals.any():  # one node per class: what they share is how they differ from each other
+            residuals = h - h.mean(dim=0)
+        require(bool(residuals.any()), "embeddings", "differ between training nodes", "all alike")
         values, vectors = torch.linalg.eigh(ledoit_wolf(residuals))
         kept = values > values[-1] * len(values) * torch.finfo(outputs.embeddings.dtype).eps
         self.whitening_ = vectors[:, kept] / values[kept].sqrt()

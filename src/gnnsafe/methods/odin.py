@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.perturbation import check_epsilon, perturbed
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import check_temperature, log_probabilities, max_softmax
+from gnnsafe.sparse import scipy_csr
 
 __all__ = ["ODIN"]
 
@@ -37,8 +41,7 @@ class ODIN(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> ODIN:
         """Learn the scale of the features."""
         super().fit(outputs, y, mask)
-        scale = outputs.dense_features()[mask].double().square().mean().sqrt()
-        self.epsilon_ = STEP * float(scale) if self.epsilon is None else self.epsilon
+        self.epsilon_ = STEP * _root_mean_square(outputs.graph.x, mask) if self.epsilon is None else self.epsilon
         return self
 
     def score(self, outputs: Outputs) -> Tensor:
@@ -52,3 +55,8 @@ class ODIN(Method):
         log_p = log_probabilities(outputs.logits / self.temperature, task=outputs.task)
         heads = log_p.view(len(log_p), -1, 2) if outputs.task == "multilabel" else log_p
         return -heads.amax(dim=-1).sum()
+
+
+def _root_mean_square(x: Tensor, mask: Tensor) -> float:
+    rows = x[mask].numpy() if x.layout == torch.strided else scipy_csr(x)[mask.numpy()].data
+    return math.sqrt(float(np.square(rows, dtype=np.float64).sum()) / (int(mask.sum()) * x.shape[1]))

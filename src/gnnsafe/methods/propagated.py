@@ -33,6 +33,10 @@ class Propagated(Method):
         require(isinstance(self.method, Method), "method", "be a method such as Energy()", repr(self.method))
         check_propagation(self.steps, self.alpha, self.isolated)
 
+    def needs_model(self) -> bool:
+        """Whether the method within does."""
+        return self.method.needs_model()
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Propagated:
         """Fit the method within."""
         self.method.fit(outputs, y, mask)

@@ -26,12 +26,12 @@ class Typicality(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Typicality:
         """Learn the training nodes' median."""
         super().fit(outputs, y, mask)
-        self.typical_ = float(np.median(self.value(outputs)[mask].numpy()))
+        self.typical_ = float(np.median(self.value(outputs)[mask].detach().numpy()))
         return self
 
     def score(self, outputs: Outputs) -> Tensor:
         """|v − median|."""
-        return (self.value(outputs).double() - self.typical_).abs().float()
+        return (self.value(outputs).detach().double() - self.typical_).abs().float()
 
     @abstractmethod
     def value(self, outputs: Outputs) -> Tensor:

@@ -41,8 +41,9 @@ class ViM(Method):
         _, vectors = torch.linalg.eigh(centred.T @ centred)  # least first
         self.directions_ = vectors[:, : min(self.residual, max(1, h.shape[1] // 2))]
         length = (centred @ self.directions_).norm(dim=1).mean()
-        largest = outputs.logits[mask].amax(dim=1).double().mean()
-        self.scale_ = float(largest / length) if length > 0 else 0.0
+        largest = outputs.logits[mask].amax(dim=1).double().mean().abs()  # else far would read as near
+        noise = 1e-6 * centred.norm(dim=1).mean()  # all that is left where nodes are fewer than directions
+        self.scale_ = float(largest / length) if length > noise else 0.0
         return self
 
     def score(self, outputs: Outputs) -> Tensor:

@@ -45,8 +45,9 @@ class KernelDirichlet(Objective):
         require(is_number(self.sigma) and 0 < self.sigma < math.inf, "sigma", "be > 0", self.sigma)
         require_whole("annealing", self.annealing, 1)
 
-    def bound(self, data: Graph, teach: Callable[[Objective], Tensor]) -> KernelDirichlet:
+    def bound(self, data: Graph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> KernelDirichlet:
         """With the prior of this graph and the teacher's log-probabilities."""
+        check_multiclass(task, self)
         y, mask = node_labels(data), node_mask(data, "train_mask")
         teacher = torch.log_softmax(teach(CrossEntropy()).double(), dim=1)
         prior = kernel_prior(data.edge_index, y, mask, num_classes=teacher.shape[1], sigma=self.sigma)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.checks import Task
+from gnnsafe.checks import Task, check_binary
 from gnnsafe.errors import TrainingError, is_number, require, require_whole
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
 from gnnsafe.models.staged import staged
@@ -69,7 +69,7 @@ def train(
         train(teacher, data, objective=lesson, exposure=exposure, task=task, **settings)
         return Outputs.of(teacher, data, task=task).logits
 
-    objective = objective.bound(data, teach)
+    objective = objective.bound(data, teach, task)
     with torch.random.fork_rng(devices=[]):
         if seed is not None:
             require_whole("seed", seed, 0)
@@ -156,9 +156,7 @@ def _check_data(model: nn.Module, data: Graph, task: Task) -> None:
     for name in ("train_mask", "val_mask"):
         labels = node_labels(data, task)[node_mask(data, name)]
         if task == "multilabel":
-            require(labels.shape[1] == num_classes, "y", f"have the model's {num_classes} labels", labels.shape[1])
-            binary = bool(((labels == 0) | (labels == 1)).all())
-            require(binary, "y", f"be 0 or 1 for every node of {name} and every label", "other values")
+            check_binary("y", labels, num_classes, name)
             continue
         low, high = int(labels.min()), int(labels.max())
         require(low >= 0, "y", f"be a class >= 0 for every node of {name}", low)

@@ -45,7 +45,7 @@ class Objective(ABC):
         """What the best epoch minimises on the validation nodes: their cross-entropy."""
         return cross_entropy(logits, y, task)
 
-    def bound(self, data: Graph, teach: Callable[[Objective], Tensor]) -> Objective:
+    def bound(self, data: Graph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> Objective:
         """The objective for this graph, asked for once before training: itself, where it needs nothing made ready.
 
         `teach(objective)` trains a copy of the model by another objective and gives its logits.

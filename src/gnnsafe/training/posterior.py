@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Dirichlet
 
+from gnnsafe.checks import Task
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.graph import Graph, node_labels, node_mask
 from gnnsafe.models.gpn import GPN
@@ -35,8 +36,11 @@ class UncertainCrossEntropy(Objective):
         require(is_number(self.weight) and 0 <= self.weight < math.inf, "weight", "be >= 0", self.weight)
         require_whole("warmup", self.warmup, 0)
 
-    def bound(self, data: Graph, teach: Callable[[Objective], Tensor]) -> UncertainCrossEntropy:
+    def bound(
+        self, data: Graph, teach: Callable[[Objective], Tensor], task: Task = "multiclass"
+    ) -> UncertainCrossEntropy:
         """With the number of training nodes of each class."""
+        check_multiclass(task, self)
         return replace(self, counts_=node_labels(data)[node_mask(data, "train_mask")].bincount())
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
