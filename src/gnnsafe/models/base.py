@@ -33,6 +33,9 @@ class Backbone(nn.Module, ABC):
     matrices: ClassVar[int] = 1
     """How many matrices a layer has; its weight is all of them, one above the other."""
 
+    bare: ClassVar[int] = 1
+    """How many layers at the end have no BatchNorm after them, hence a bias."""
+
     def __init__(
         self,
         in_channels: int,
@@ -50,8 +53,9 @@ class Backbone(nn.Module, ABC):
         require(is_number(dropout) and 0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
         widths = self.widths(in_channels, hidden_channels, out_channels, num_layers)
         self.weights = nn.ParameterList(glorot(self.matrices * m, n) for m, n in pairwise(widths))
-        self.biases = nn.ParameterList(torch.zeros(n) for n in (widths[-1:] if batch_norm else widths[1:]))
-        self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:-1] if batch_norm)
+        normed = len(widths) - 1 - self.bare if batch_norm else 0
+        self.norms = nn.ModuleList(nn.BatchNorm1d(n) for n in widths[1:][:normed])
+        self.biases = nn.ParameterList(torch.zeros(n) for n in widths[1:][normed:])
         self.penultimate = Penultimate()
         self.in_channels, self.num_layers, self.dropout = in_channels, num_layers, dropout
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gnnsafe.models.gcn import GCN
 from gnnsafe.models.inputs import ConvolutionInputs, product
@@ -24,21 +25,7 @@ class JKNet(GCN):
     torch.Size([3, 2])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 2,
-        *,
-        dropout: float = 0.0,
-        batch_norm: bool = True,
-    ) -> None:
-        super().__init__(in_channels, hidden_channels, out_channels, num_layers, dropout=dropout, batch_norm=batch_norm)
-        self.norms = self.norms[:-1]
-        if batch_norm:
-            # The last convolution, without BatchNorm, has a bias again.
-            self.biases = nn.ParameterList(torch.zeros(channels) for channels in (hidden_channels, out_channels))
+    bare: ClassVar[int] = 2
 
     @staticmethod
     def widths(in_channels: int, hidden_channels: int, out_channels: int, num_layers: int) -> list[int]:
