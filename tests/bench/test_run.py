@@ -13,9 +13,15 @@ from gnnsafe.bench.run import Result, attempts, run
 from gnnsafe.bench.summary import summaries
 from gnnsafe.datasets import Benchmark
 from gnnsafe.errors import TrainingError
-from gnnsafe.methods import MSP, Energy
+from gnnsafe.methods import MSP, Energy, GNNSafe, Propagated
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import GCN, MODELS
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept(monkeypatch):
+    """No test meets a model that another one trained."""
+    monkeypatch.setattr(module, "_kept", {})
 
 
 @pytest.fixture
@@ -45,6 +51,56 @@ def test_each_objective_is_trained_once_and_shared(toy, monkeypatch):
     results = run(toy, plan, epochs=7)
     assert trained == [(CrossEntropy(), 7, 3), (margin, 7, 3)]
     assert [result.method for result in results] == ["MSP", "MSP", "Energy", "Energy", "FT", "FT"]  # two OOD graphs
+
+
+def test_shifts_of_one_graph_share_what_is_trained_without_exposure(toy, monkeypatch):
+    trained = []
+
+    def spy(model, data, *, objective, **settings):
+        trained.append(objective)
+        train(model, data, objective=objective, **settings)
+
+    monkeypatch.setattr(module, "train", spy)
+    margin = EnergyMargin(-5.0, -1.0, 0.1)
+    plan = [Recipe("MSP", CrossEntropy(), MSP()), Recipe("FT", margin, MSP())]
+    first = run(toy, plan, epochs=2)
+    again = run(replace(toy, shift="structure"), plan, epochs=2)
+    assert trained == [CrossEntropy(), margin, margin]
+    assert [result.detection for result in again] == [result.detection for result in first]
+    run(replace(toy, seed=4), plan[:1], epochs=2)
+    run(toy, plan[:1], epochs=3)
+    changed = toy.id.clone()
+    changed.y[toy.id.train_mask] = 0
+    run(replace(toy, id=changed), plan[:1], epochs=2)
+    assert trained[3:] == [CrossEntropy()] * 3  # another seed, another length, other labels
+
+
+def test_only_the_last_models_are_kept(toy, monkeypatch):
+    monkeypatch.setattr(module, "MOST_KEPT", 2)
+    plan = [Recipe("MSP", CrossEntropy(), MSP())]
+    for seed in range(4):
+        run(replace(toy, seed=seed), plan, epochs=1)
+    assert [key[3] for key in module._kept] == [2, 3]
+
+
+def test_a_propagated_method_shares_the_scores_of_the_method_alone(toy):
+    class Counting(Energy):
+        calls = 0
+
+        def score(self, outputs):
+            Counting.calls += 1
+            return super().score(outputs)
+
+    plan = [
+        Recipe("alone", CrossEntropy(), Counting()),
+        Recipe("K=2", CrossEntropy(), Propagated(Counting())),
+        Recipe("GNNSafe", CrossEntropy(), GNNSafe()),
+    ]
+    results = {(result.method, result.ood): result for result in run(toy, plan, epochs=2)}
+    assert Counting.calls == 3  # one ID graph, two OOD graphs
+    for ood in toy.ood:
+        assert results["K=2", ood].detection == results["GNNSafe", ood].detection
+        assert results["K=2", ood].seconds["score"] > results["alone", ood].seconds["score"]
 
 
 def test_scores_are_of_test_nodes_and_of_the_nodes_that_count(toy):

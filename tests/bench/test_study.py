@@ -10,7 +10,7 @@ from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import run
 from gnnsafe.bench.store import read
-from gnnsafe.bench.study import Task, data_fingerprint, demo_cell, tasks
+from gnnsafe.bench.study import Task, code_version, data_fingerprint, demo_cell, tasks
 from gnnsafe.methods import MSP
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
@@ -112,3 +112,15 @@ def test_the_demos_cell():
     source, results = demo_cell(Cell("cora", "structure", 0, epochs=1), None)
     assert "graphdatascience" in source
     assert [result.method for result in results] == ["MSP", "Energy", "GNNSafe", "GNNSafe, keep", "GNNSafe++"]
+
+
+def test_edited_code_is_another_version(monkeypatch, tmp_path):
+    package = tmp_path / "gnnsafe"
+    (package / "bench").mkdir(parents=True)
+    (package / "energy.py").write_text("one")
+    monkeypatch.setattr(module, "__file__", str(package / "bench" / "study.py"))
+    before = code_version("0.1.0")
+    assert before == code_version("0.1.0")
+    assert before.startswith("0.1.0+")
+    (package / "energy.py").write_text("other")
+    assert code_version("0.1.0") != before
