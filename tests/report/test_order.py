@@ -4,9 +4,11 @@ import io
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 from scipy.stats import rankdata
 
+from gnnsafe.bench.recipes import recipes
 from gnnsafe.methods import METHODS
 from gnnsafe.report.methods import methods_table
 from gnnsafe.report.order import order, order_lines, order_table
@@ -106,12 +108,16 @@ def test_planted_settings_alone_are_an_order_too(records):
 
 
 def test_methods_and_objectives():
-    lines = text(methods_table(METHODS, OBJECTIVES), 300)
+    lines = text(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")), 300)
     assert lines[0].split()[:3] == ["name", "kind", "needs"]
-    assert [line.split()[0] for line in lines[1:] if line] == [*METHODS, *OBJECTIVES]
+    tables = [*METHODS, *OBJECTIVES]
+    assert [line.split()[0] for line in lines[1:] if line][: len(tables)] == tables
+    trained = {line.split("  ")[0]: line.split()[-5:] for line in lines if " trained " in line}
+    assert list(trained) == ["Energy FT", "GNNSafe++", "NODESafe", "OE", "GKDE", "GPN"]
+    assert trained["GNNSafe++"] == ["exposure", "EnergyMargin,", "scored", "by", "GNNSafe"]
     assert next(line for line in lines if line.startswith("outlier-exposure")).split()[1:3] == ["objective", "exposure"]
     msp = next(line for line in lines if line.startswith("msp"))
     assert msp.split(maxsplit=3)[1:] == ["post-hoc", "–", METHODS["msp"].__doc__.splitlines()[0]]
-    narrow = text(methods_table(METHODS, OBJECTIVES), 80)
-    assert max(map(len, narrow)) <= 80
+    narrow = text(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")), 80)
+    assert max(map(cell_len, narrow)) <= 80
     assert not any("…" in line for line in narrow)

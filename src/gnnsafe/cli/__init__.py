@@ -15,6 +15,7 @@ from gnnsafe import __version__
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.paper import SHIFTS
 from gnnsafe.bench.plan import Cell
+from gnnsafe.bench.recipes import recipes
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.bench.summary import summaries
@@ -160,5 +161,5 @@ def _datasets(arguments: argparse.Namespace) -> None:
 
 def _methods(arguments: argparse.Namespace) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(methods_table(METHODS, OBJECTIVES))
+    console.print(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")))
     console.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)

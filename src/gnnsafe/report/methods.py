@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
-from gnnsafe.methods import Method
-from gnnsafe.training import Objective
+from gnnsafe.bench.recipes import Recipe
+from gnnsafe.methods import Method, Propagated
+from gnnsafe.training import CrossEntropy, Objective
 
 __all__ = ["methods_table"]
 
 
-def methods_table(methods: Mapping[str, type[Method]], objectives: Mapping[str, type[Objective]]) -> Table:
-    """A row per method, then per objective: its name, its kind, what it needs, and the first line of its docstring."""
+def methods_table(
+    methods: Mapping[str, type[Method]], objectives: Mapping[str, type[Objective]], recipes: Iterable[Recipe]
+) -> Table:
+    """A row per method, then per objective: its name, its kind, what it needs, and the first line of its docstring.
+
+    Then the recipes that have a name of their own for an objective and a method together.
+    """
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for column in ("name", "kind", "needs"):
         table.add_column(column, no_wrap=True)
@@ -23,6 +29,12 @@ def methods_table(methods: Mapping[str, type[Method]], objectives: Mapping[str, 
     table.add_row()
     for name, objective in objectives.items():
         table.add_row(name, "objective", "exposure" if objective.needs_exposure else "–", _first_line(objective))
+    table.add_row()
+    for recipe in recipes:
+        if recipe.objective != CrossEntropy() and not isinstance(recipe.method, Propagated):
+            needs = "exposure" if recipe.objective.needs_exposure else "–"
+            parts = f"{type(recipe.objective).__name__}, scored by {type(recipe.method).__name__}"
+            table.add_row(recipe.name, "trained", needs, parts)
     return table
 
 
