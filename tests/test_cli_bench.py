@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from gnnsafe import cli
 from gnnsafe.bench import study
 from gnnsafe.bench.store import read, write
+from gnnsafe.bench.study import code_version
 from gnnsafe.cli import bench as module
 from gnnsafe.methods import METHODS, MSP
 
@@ -119,7 +120,7 @@ def test_another_version_and_other_data_are_never_mixed_in(finished, tmp_path, c
     assert cli.main(command) == 0
     out, err = capsys.readouterr()
     assert "2 cells, 0 of them finished before" in err
-    assert err.endswith(f"gnnsafe: 12 records of gnnsafe {cli.__version__} are left out\n")
+    assert err.endswith(f"gnnsafe: 12 records of gnnsafe {code_version(cli.__version__)} are left out\n")
     assert "mean of 1 seed;" in out
     monkeypatch.setattr(study, "fingerprint", lambda *_: "other")
     (tmp_path / "torn.jsonl").write_text('{"dataset": "syn')

@@ -118,6 +118,12 @@ class TestGRASP:
         method = GRASP(steps=1).fit(outputs, torch.zeros(10, dtype=torch.int64), train)
         assert method.score(outputs)[:4].tolist() == pytest.approx([-0.99] * 4)
 
+    def test_a_graph_of_known_nodes_alone(self):
+        everyone = torch.ones(10, dtype=torch.bool)
+        _, outputs = self.graph(train_mask=everyone)
+        method = GRASP(steps=1).fit(outputs, torch.zeros(10, dtype=torch.int64), everyone)
+        assert method.score(outputs).tolist() == pytest.approx([-0.99] * 10)
+
     def test_new_features_on_the_same_edges_are_another_graph(self):
         train = torch.arange(10) < 4
         _, training = self.graph(train_mask=train)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 
 from gnnsafe import Detector
-from gnnsafe.methods import METHODS, Degree, FeatureNorm, MeanCosine, NonzeroFeatures
+from gnnsafe.methods import METHODS, MSP, Consensus, Degree, FeatureNorm, MeanCosine, NonzeroFeatures, Propagated
 from gnnsafe.sparse import Sparse
 
 X = torch.tensor([[3.0, 4.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 0.0], [1.0, 2.0, 2.0]])
@@ -57,3 +57,12 @@ def test_cosine_of_long_vectors():
     x = torch.tensor([[1e-20, 0.0, 0.0], [1e18, 1e18, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]).double()
     assert scored(MeanCosine(), x)[0] == pytest.approx(0.0, abs=1e-7)  # too short to have a direction
     assert scored(MeanCosine(), x)[3] == pytest.approx(-math.sqrt(0.5) / 2)
+
+
+def test_propagated_and_several_together_need_no_model_either():
+    data = graph()
+    data.val_mask = torch.tensor([False, False, True, False])
+    for method in (Propagated(Degree()), Consensus((Degree(), FeatureNorm()))):
+        assert Detector(None, method).fit(data).score(data).shape == (4,)
+    with pytest.raises(ValueError, match="'model' must be a torch.nn.Module"):
+        Detector(None, Consensus((Degree(), MSP())))
