@@ -64,5 +64,5 @@ def test_propagated_and_several_together_need_no_model_either():
     data.val_mask = torch.tensor([False, False, True, False])
     for method in (Propagated(Degree()), Consensus((Degree(), FeatureNorm()))):
         assert Detector(None, method).fit(data).score(data).shape == (4,)
-    with pytest.raises(ValueError, match="'model' must be a torch.nn.Module"):
+    with pytest.raises(ValueError, match=r"'model' must be a torch.nn.Module"):
         Detector(None, Consensus((Degree(), MSP())))
