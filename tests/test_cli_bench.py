@@ -195,6 +195,13 @@ def test_help_teaches(capsys):
             assert word in text
 
 
+def test_a_data_set_without_the_shift_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(module, "each", lambda *_, **__: iter(()))
+    monkeypatch.setattr(study, "data_fingerprint", lambda *_: "")
+    assert cli.main(["bench", "--datasets", "cora,twitch", "--shifts", "label", "--out", str(tmp_path)]) == 0
+    assert "gnnsafe: twitch is left out, it has none of the shifts label" in capsys.readouterr().err
+
+
 def test_the_list_of_methods(capsys):
     assert cli.main(["methods"]) == 0
     out = capsys.readouterr().out

@@ -212,6 +212,31 @@ class TestForward:
         torch.testing.assert_close(outputs.logits, 2 * model(directed.x).detach())
         assert model.training
 
+    def test_a_model_that_takes_the_graph_whole(self, directed):
+        class Whole(nn.Module):
+            def forward(self, data):
+                return data.x
+
+        message = (
+            r"'model' must be called \(x, edge_index\) \(got forward\(data\)\); say how .* forward=lambda model, data"
+        )
+        with pytest.raises(ValueError, match=message):
+            Outputs.of(Whole(), directed)
+        assert Outputs.of(Whole(), directed, forward=lambda model, data: model(data)).logits.shape == (5, 6)
+
+    def test_features_of_another_precision(self, directed):
+        directed.x = directed.x.double()
+        with pytest.raises(ValueError, match=r"'x' must be torch.float32 as the model is \(got torch.float64\)"):
+            Outputs.of(TwoLayers(), directed)
+
+    def test_an_error_of_the_model_is_its_own(self, directed):
+        class Broken(nn.Module):
+            def forward(self, x, edge_index):
+                raise RuntimeError("out of luck")
+
+        with pytest.raises(RuntimeError, match="out of luck"):
+            Outputs.of(Broken(), directed)
+
     def test_what_cannot_be_called(self, directed):
         with pytest.raises(ValueError, match=r"'forward' must be called \(model, data\) \(got 3\)"):
             Outputs.of(nn.Identity(), directed, forward=3)
@@ -226,6 +251,12 @@ def test_half_precision_is_taken_up(directed):
     forward = lambda model, data: model(data.x, None).bfloat16()  # noqa: E731 - as under autocast
     outputs = Outputs.of(model, directed, forward=forward)
     assert outputs.logits.dtype == torch.float32
+
+
+def test_probabilities_are_no_logits(directed):
+    forward = lambda model, data: data.x.softmax(dim=1)  # noqa: E731
+    with pytest.raises(ValueError, match=r"'logits' must be unnormalised \(got probabilities\)"):
+        Outputs.of(nn.Identity(), directed, forward=forward)
 
 
 class TestTask:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import torch
@@ -88,10 +89,7 @@ class Classifier:
         return marks[0] if len(marks) == 1 else None
 
     def _logits(self, graph: Graph) -> Tensor:
-        if self.forward is None:
-            logits = check_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index))
-        else:
-            logits = check_tensor("forward(model, data)", self.forward(self.model, graph))
+        logits = self._called(graph)
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
         logits = _full_precision(logits)
@@ -102,7 +100,28 @@ class Classifier:
             logits.shape[1] > 1 or self.task == "multilabel", "logits", "have at least two classes", 1,
             'a sigmoid head, one logit for yes or no, is task="multilabel"',
         )  # fmt: skip
+        if self.task == "multiclass" and nodes > 1:  # two numbers may sum to 1 by chance
+            distribution = bool((logits >= 0).all()) and bool((logits.sum(dim=1) - 1).abs().max() < 1e-4)
+            require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
         return logits
+
+    def _called(self, graph: Graph) -> Tensor:
+        if self.forward is not None:
+            return check_tensor("forward(model, data)", self.forward(self.model, graph))
+        try:
+            signature(self.model.forward).bind(graph.x, graph.edge_index)
+        except TypeError as error:
+            raise InputError(
+                f"'model' must be called (x, edge_index) (got forward{signature(self.model.forward)}); say how to call "
+                "it, such as forward=lambda model, data: model(data)"
+            ) from error
+        try:
+            return check_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index))
+        except RuntimeError as error:
+            own = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), graph.x.dtype)
+            if own == graph.x.dtype:
+                raise
+            raise InputError(f"'x' must be {own} as the model is (got {graph.x.dtype}): {error}") from error
 
     def _embeddings(self, seen: list[Any], num_nodes: int) -> Tensor | None:
         if not seen:

@@ -16,6 +16,7 @@ from gnnsafe.errors import is_number, require
 __all__ = [
     "check_gamma",
     "check_temperature",
+    "check_unnormalised",
     "energy",
     "entropy",
     "generalized_entropy",
@@ -33,6 +34,15 @@ def check_temperature(temperature: float) -> None:
 def check_gamma(gamma: float) -> None:
     """An exponent of `generalized_entropy` lies between 0 and 1."""
     require(is_number(gamma) and 0 < gamma < 1, "gamma", "lie in (0, 1)", gamma)
+
+
+def check_unnormalised(logits: Tensor) -> None:
+    """Log-probabilities have no energy: it is 0 for every node, and what is left of it rounding."""
+    scores = energy(logits)
+    require(
+        bool((scores.abs() > 1e-4).any()), "logits", "be unnormalised to have an energy", "log-probabilities",
+        "return them from before log_softmax, or use MSP",
+    )  # fmt: skip
 
 
 def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass") -> Tensor:

@@ -71,6 +71,14 @@ def test_propagated_wraps_any_method(directed):
     assert torch.equal(Propagated(Energy()).score(outputs), GNNSafe().score(outputs))
 
 
+def test_log_probabilities_have_no_energy():
+    outputs = Outputs(torch.log_softmax(torch.randn(5, 3), dim=1), OUTPUTS.graph)
+    for method in (Energy(), Propagated(Energy())):
+        with pytest.raises(ValueError, match=r"'logits' must be unnormalised .* before log_softmax, or use MSP"):
+            method.score(outputs)
+    assert MSP().score(outputs).shape == (5,)
+
+
 def test_gnnsafe_by_hand():
     # 1 hears 0, nobody speaks to 0; log 8 = 3 log 2: after one step −(½ + ½·3) log 2, after two −(1 + 1.5) log 2
     own, heard = -math.log(8), -2.5 * math.log(2)

@@ -83,6 +83,10 @@ class Plan:
             for cell in self._cells()
         ]
 
+    def without_shifts(self) -> list[str]:
+        """The data sets that have none of the shifts that were named."""
+        return [dataset for dataset in dict.fromkeys(self.datasets) if not self._shifts(dataset)]
+
     def _cells(self) -> list[Cell]:
         return [
             Cell(dataset, shift, seed, backbone, self.protocol, self.epochs)

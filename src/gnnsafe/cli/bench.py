@@ -79,10 +79,14 @@ def add_report(commands: Any) -> None:
 
 def _bench(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.out
-    work = tasks(_plan(arguments), root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
+    plan = _plan(arguments)
+    for dataset in plan.without_shifts():
+        print(f"gnnsafe: {dataset} is left out, it has none of the shifts {', '.join(plan.shifts)}", file=sys.stderr)
+    work = tasks(plan, root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
     left = _left(work, folder)
     kept = len(work) - len(left)
-    print(f"{len(work)} cells, {kept} of them finished before; records are kept in {folder}", file=sys.stderr)
+    cells = "1 cell" if len(work) == 1 else f"{len(work)} cells"
+    print(f"{cells}, {kept} of them finished before; records are kept in {folder}", file=sys.stderr)
     try:
         with progress_bar() as progress:
             bar = progress.add_task("Cells", total=len(work), completed=kept)

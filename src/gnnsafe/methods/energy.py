@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import check_temperature, energy
+from gnnsafe.scores import check_temperature, check_unnormalised, energy
 
 __all__ = ["Energy"]
 
@@ -24,4 +24,6 @@ class Energy(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−T log Σ_c exp(z_c / T)."""
+        if outputs.task == "multiclass":
+            check_unnormalised(outputs.logits)
         return energy(outputs.logits, temperature=self.temperature, task=outputs.task).float()

@@ -11,7 +11,7 @@ from gnnsafe.errors import is_number, require
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import energy
+from gnnsafe.scores import check_unnormalised, energy
 
 __all__ = ["ReAct"]
 
@@ -30,6 +30,8 @@ class ReAct(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> ReAct:
         """Learn where to cut: from the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
+        if outputs.task == "multiclass":
+            check_unnormalised(outputs.logits)
         activations = outputs.embeddings[node_mask(outputs.graph, "val_mask")]
         self.limit_ = float(np.percentile(activations.numpy(), self.percentile))
         return self

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import energy
+from gnnsafe.scores import check_unnormalised, energy
 
 __all__ = ["ViM"]
 
@@ -35,6 +35,8 @@ class ViM(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> ViM:
         """Learn the directions that training embeddings hardly use."""
         super().fit(outputs, y, mask)
+        if outputs.task == "multiclass":
+            check_unnormalised(outputs.logits)
         h = outputs.embeddings[mask].double()
         self.origin_ = h.mean(dim=0)
         centred = h - self.origin_
