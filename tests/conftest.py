@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ with warnings.catch_warnings():
     import torch_geometric.datasets  # noqa: F401
     from torch_geometric.data import Data
 
+from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.store import Record
 from gnnsafe.metrics import Detection
 
@@ -109,6 +111,10 @@ def record() -> Callable[..., Record]:
             "dataset": "cora", "shift": "label", "seed": 0, "backbone": "gcn", "protocol": "paper", "epochs": 200,
             "method": method, "method_repr": f"{method}()", "objective_repr": "CrossEntropy()", "exposure": False,
             "data": "abc", "versions": {"gnnsafe": "1", "torch": "2", "python": "3"}, "created": "0", "accuracy": 0.75,
+            "seconds": {"train": 1.0, "epoch": 0.005, "forward": 0.01, "score": 0.002},
+            "curves": Curves.of(
+                np.linspace(-5, -1, 40, dtype="f4"), np.linspace(-3, 1, 40, dtype="f4"), np.arange(40) < 30
+            ),
             "metrics": dict(zip(Detection._fields, (auroc, 0.8, 0.7, 0.3, 0.4), strict=True)),
         }  # fmt: skip
         return Record(**{**settings, **changes})

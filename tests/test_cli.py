@@ -14,6 +14,7 @@ from gnnsafe import __version__, cli
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.errors import TrainingError
+from gnnsafe.report.document import Document
 
 
 def complaint(capsys, *arguments: str) -> str:
@@ -55,15 +56,15 @@ def test_quick_demo(capsys, tmp_path):
 
 def test_out_may_be_a_folder(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "each", lambda function, cells: [("here", [])])
-    monkeypatch.setattr(cli, "write_page", lambda path, *_, **__: path.write_text("page"))
+    monkeypatch.setattr(cli, "demo_document", lambda *_, **__: Document("page", [], []))
     assert cli.main(["demo", "--quick", "--out", str(tmp_path)]) == 0
-    assert (tmp_path / "gnnsafe-demo.html").read_text() == "page"
+    assert "<h1>page</h1>" in (tmp_path / "gnnsafe-demo.html").read_text()
 
 
 def test_seeds_and_data_are_passed_on(capsys, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(cli, "each", lambda function, cells: seen.append((function, cells)) or [("here", [])])
-    monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
+    monkeypatch.setattr(cli, "demo_document", lambda *_, **__: Document("page", [], []))
     cli.main(["demo", "--seeds", "2", "--data", "my/data", "--out", str(tmp_path / "page.html")])
     shifts = ("structure", "feature", "label")
     ((function, cells),) = seen
@@ -130,7 +131,7 @@ def test_ctrl_c_while_processes_work_prints_one_line(tmp_path):
 
 def test_a_path_is_not_markup(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "each", lambda function, cells: [("[old]/:bug:", [])])
-    monkeypatch.setattr(cli, "write_page", lambda *_, **__: None)
+    monkeypatch.setattr(cli, "demo_document", lambda *_, **__: Document("page", [], []))
     assert cli.main(["demo", "--out", str(tmp_path / "[/x].html")]) == 0
     text = capsys.readouterr().out
     assert "Cora from [old]/:bug:." in text

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from gnnsafe import cli
 from gnnsafe.bench import study
+from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.store import read, write
 from gnnsafe.bench.study import code_version
 from gnnsafe.cli import bench as module
@@ -36,7 +38,7 @@ def figures(folder) -> list[tuple]:
     return sorted(tuple((key, repr(value)) for key, value in row.items()) for row in rows)
 
 
-def test_a_plan_is_run_kept_and_ordered(finished, capsys, monkeypatch):
+def test_a_plan_is_run_kept_and_ordered(finished, capsys, monkeypatch, tmp_path):
     records, _ = read(finished)
     assert len(records) == 2 * (1 + 2) * 2  # seeds × graphs × recipes
     monkeypatch.setattr(study, "attempts", None)  # nothing is run again
@@ -46,8 +48,13 @@ def test_a_plan_is_run_kept_and_ordered(finished, capsys, monkeypatch):
     assert out.startswith("AUROC in percent, mean of 2 seeds; paper protocol, gcn, 2 epochs.\n")
     assert re.search(r"^1 \S+ +\d+\.\d", out, re.M)
     assert "GNNSafe++*" in out
-    assert cli.main(["report", str(finished)]) == 0
-    assert capsys.readouterr() == (out, "")
+    assert cli.main(["report", str(finished), "--out", str(tmp_path)]) == 0
+    table = out.replace(f"Tables and charts: gnnsafe report {finished}\n", "")
+    told = {
+        kind: path for kind, path in re.findall(r"^(\w+): (/.*)$", capsys.readouterr().out.removeprefix(table), re.M)
+    }
+    assert list(told) == ["page", "Markdown", "LaTeX", "CSV", "charts"]
+    assert all(Path(path).exists() and Path(path).parent == tmp_path for path in told.values())
 
 
 def test_killed_at_any_moment_it_goes_on_where_it_was(finished, tmp_path, capsys):
@@ -80,7 +87,7 @@ def test_new_methods_run_alone_in_finished_cells(finished, tmp_path, capsys, mon
     more = [text.replace("msp,", "msp,energy,") for text in TINY]
     assert cli.main([*more, "--seeds", "1", "--out", str(tmp_path)]) == 0
     assert trained == [["Energy"], ["Energy"]]
-    assert re.search(r"^\d Energy ", capsys.readouterr().out, re.M)
+    assert re.search(r"^\d Energy≈? ", capsys.readouterr().out, re.M)
     assert len(read(tmp_path)[0]) == 3 * 3
 
 
@@ -133,11 +140,11 @@ def test_another_version_and_other_data_are_never_mixed_in(finished, tmp_path, c
 
 def test_a_plan_file_which_options_override(tmp_path, capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr(module, "tasks", lambda plan, **_: seen.append(plan) or [])
+    monkeypatch.setattr(module, "tasks", lambda cells, **_: seen.extend(cells) or [])
     path = tmp_path / "plan.toml"
     path.write_text('datasets = ["synthetic"]\nseeds = 3\nepochs = 7\n')
     assert cli.main(["bench", "--plan", str(path), "--seeds", "1", "--out", str(tmp_path)]) == 0
-    assert (seen[0].datasets, seen[0].seeds, seen[0].epochs) == (("synthetic",), 1, 7)
+    assert {(cell.dataset, cell.seed, cell.epochs) for cell, _ in seen} == {("synthetic", 0, 7)}
 
 
 def test_ctrl_c_says_what_is_kept(finished, tmp_path, capsys, monkeypatch):
@@ -208,3 +215,35 @@ def test_the_list_of_methods(capsys):
     assert max(map(cell_len, out.splitlines())) <= 80
     for name in METHODS:
         assert re.search(rf"^{name} ", out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [("markdown", "# gnnsafe bench"), ("latex", "% gnnsafe bench"), ("csv", "table,dataset,shift,method"),
+     ("html", "<!doctype html>"), ("terminal", "2 methods in 2 settings, up to 2 seeds; 12 records")],
+)  # fmt: skip
+def test_a_report_is_printed_in_every_format(finished, capsys, kind, start):
+    before = set(finished.iterdir())
+    assert cli.main(["report", str(finished), "--format", kind]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(start)
+    assert err == ""
+    assert set(finished.iterdir()) == before  # nothing is written
+
+
+def test_a_figure_is_run_in_a_folder_of_its_own_and_drawn(tmp_path, capsys, monkeypatch):
+    cell = Cell("synthetic", "label", 0, epochs=2)
+    names = ("Energy", "GNNSafe", "GNNSafe++")
+    cells = [(cell, [recipe for recipe in cell.recipes() if recipe.name in names])]
+    asked = []
+    monkeypatch.setattr(module, "figure_cells", lambda *given: asked.append(given) or cells)
+    assert cli.main(["bench", "--figure", "1", "--data", "x", "--epochs", "2", "--out", str(tmp_path)]) == 0
+    assert asked == [(1, 1, 2, "x")]
+    paths = re.findall(r"^Figure: (.*)$", capsys.readouterr().out, re.M)
+    assert paths == [str(tmp_path / "figure-1" / f"figure-1.{kind}") for kind in ("html", "svg", "png", "pdf")]
+    assert all(Path(path).stat().st_size > 1000 for path in paths)
+    assert len(read(tmp_path / "figure-1")[0]) == 3
+    assert cli.main(["report", str(tmp_path), "--format", "markdown"]) == 0
+    assert "## Figure 1: energies of ID and OOD nodes" in capsys.readouterr().out
+    assert cli.main(["bench", "--figure", "1", "--methods", "msp", "--out", str(tmp_path)]) == 2
+    assert "'--methods' must not stand beside '--figure' (got both)" in capsys.readouterr().err

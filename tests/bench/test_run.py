@@ -192,7 +192,7 @@ def test_a_seeds_figure_is_the_mean_over_its_graphs():
 
 def result(seed: int, auroc: float, method: str = "MSP") -> Result:
     scores = np.zeros(1, dtype=np.float32)
-    return Result("cora", "label", seed, method, Detection(auroc, 0.5, 0.5, 0.5, 0.5), 0.75, scores, scores)
+    return Result("cora", "label", seed, method, Detection(auroc, 0.5, 0.5, 0.5, 0.5), 0.75, scores, scores, scores > 0)
 
 
 def test_summaries_are_means_and_deviations_in_percent():

@@ -97,7 +97,7 @@ def test_graphs_of_a_data_set_with_shifts_of_its_own_count_all(data_root, monkey
 
 def test_tasks_of_a_plan(tmp_path):
     plan = Plan(("synthetic",), ("label", "time"), ("msp",), seeds=2)
-    work = tasks(plan, root=None, version="1", folder=tmp_path)
+    work = tasks(plan.cells(), root=None, version="1", folder=tmp_path)
     assert [(task.cell.shift, task.cell.seed) for task in work] == [
         ("label", 0),
         ("time", 0),

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from scipy.stats import rankdata
+from scipy.stats import chi2, rankdata
 
 from gnnsafe.bench.recipes import recipes
 from gnnsafe.methods import METHODS
+from gnnsafe.report.document import print_section
 from gnnsafe.report.methods import methods_table
-from gnnsafe.report.order import order, order_lines, order_table
+from gnnsafe.report.order import order_lines, order_section
+from gnnsafe.report.places import order
+from gnnsafe.report.ranks import ranking
 from gnnsafe.training import OBJECTIVES
 
 SETTINGS = [("cora", "structure"), ("cora", "label"), ("amazon-photo", "label"), ("cora", "planted-feature")]
@@ -28,6 +32,15 @@ def records(record):
         for seed, shake in enumerate((-0.01, 0.01))
         if auroc is not None
     ]
+
+
+def table(records, width: int) -> list[str]:
+    """The order's grid on a terminal of this width."""
+    section = order_section(records)
+    screen = io.StringIO()
+    bare = replace(section, text=(), notes=())
+    print_section(bare, Console(file=screen, width=width, highlight=False, markup=False))
+    return [line.rstrip() for line in screen.getvalue().splitlines()]
 
 
 def text(renderable, width: int) -> list[str]:
@@ -60,8 +73,7 @@ def test_ranks_are_those_of_scipy(record):
 
 
 def test_the_table(records):
-    table = text(order_table(records, Console(width=80)), 80)
-    assert table == [
+    assert table(records, 80) == [
         "                                          amazon",
         "                                cora cora  photo    cora",
         "# method      mean planted rank    S    L      L plant F",
@@ -79,7 +91,7 @@ def test_the_table(records):
 
 
 def test_a_narrow_terminal_gets_a_column_per_data_set(records):
-    assert text(order_table(records, Console(width=50)), 50) == [
+    assert table(records, 50) == [
         "                                     amazon",
         "# method      mean planted rank cora  photo",
         "1 Energy      85.0    60.0  1.3 82.5   90.0",
@@ -90,14 +102,14 @@ def test_a_narrow_terminal_gets_a_column_per_data_set(records):
 
 def test_seeds_are_told_where_they_differ(records):
     fewer = [r for r in records if (r.method, r.shift, r.seed) != ("MSP", "label", 1)]
-    lines = text(order_table(fewer, Console(width=80)), 80)
+    lines = table(fewer, 80)
     assert lines[2].split()[:6] == ["#", "method", "mean", "planted", "rank", "seeds"]
     assert [line.split()[5] for line in lines[3:]] == ["2", "1–2", "2"]
 
 
 def test_planted_settings_alone_are_an_order_too(records):
     planted = [r for r in records if r.shift == "planted-feature"]
-    lines = text(order_table(planted, Console(width=80)), 80)
+    lines = table(planted, 80)
     assert lines[1].split()[:5] == ["#", "method", "planted", "rank", "plant"]
     assert [line.split()[:4] for line in lines[2:]] == [
         ["1", "MSP", "60.0", "1.5"],
@@ -105,6 +117,26 @@ def test_planted_settings_alone_are_an_order_too(records):
         ["3", "GNNSafe++*", "50.0", "3.0"],
     ]
     assert not any(line.startswith("mean") for line in order_lines(planted))
+
+
+def test_the_critical_difference(record):
+    """Five methods in a fixed order over twelve settings: Demšar's q for k = 5 is 2.728."""
+    records = [
+        record(method=f"m{row}", dataset=f"d{column}", auroc=0.9 - row / 10) for row in range(5) for column in range(12)
+    ]
+    found = ranking(records)
+    assert found.critical == pytest.approx(2.728 * (5 * 6 / (6 * 12)) ** 0.5, rel=1e-3)
+    assert found.p_value == pytest.approx(chi2.sf(48, 4))  # 12 n / (k (k + 1)) Σ (rank − 3)² = 48
+    assert [place.rank for place in found.places] == [1, 2, 3, 4, 5]
+    assert [found.with_the_best(place) for place in found.places] == [True, True, False, False, False]
+    assert "differ by less than 1.8 (Nemenyi, 5 %; Friedman's test p = 9e-10; 12 settings" in found.line
+    assert found.line in order_lines(records)
+    assert [line.split()[1] for line in table(records, 200)[2:]] == ["m0≈", "m1≈", "m2", "m3", "m4"]
+
+
+def test_two_methods_or_one_setting_have_no_test(record):
+    assert ranking([record(method=m, dataset=d) for m in "ab" for d in "xyz"]) is None
+    assert ranking([record(method=m) for m in "abcd"]) is None
 
 
 def test_methods_and_objectives():

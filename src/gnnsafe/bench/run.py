@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.datasets import Benchmark
 from gnnsafe.graph import fingerprint
@@ -46,8 +47,15 @@ class Result:
     accuracy: float
     id_scores: NDArray[np.float32]
     ood_scores: NDArray[np.float32]
+    right: NDArray[np.bool_]
+    """Of the ID nodes: whether the classifier gives them their class."""
     ood: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def curves(self) -> Curves:
+        """What its scores look like beyond the metrics."""
+        return Curves.of(self.id_scores, self.ood_scores, self.right)
 
 
 def run(benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int = 200) -> list[Result]:
@@ -95,6 +103,11 @@ class _Trained:
     @classmethod
     def on(cls, benchmark: Benchmark, name: str, objective: Objective, epochs: int) -> _Trained:
         model, duration = _model(benchmark, name, objective, epochs)
+        for graph in (
+            benchmark.id,
+            *benchmark.ood.values(),
+        ):  # made ready, and kept so: what follows is inference alone
+            Outputs.of(model, graph)
         start = perf_counter()
         inside = Outputs.of(model, benchmark.id)
         outside = {key: Outputs.of(model, ood) for key, ood in benchmark.ood.items()}
@@ -145,14 +158,17 @@ _kept: dict[Hashable, tuple[nn.Module, float]] = {}
 def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Result]:
     graph = benchmark.id
     inside, outside, duration = trained.scored(recipe.method, graph.y, graph.train_mask)
-    apart = inside[graph.test_mask].numpy()
+    apart = inside[graph.test_mask].numpy(), _right(trained.inside, graph.y)[graph.test_mask].numpy()
     scores = {name: values.numpy() for name, values in outside.items()}
     seconds = {**trained.seconds, "score": duration}
     results = []
     for name, ood in benchmark.ood.items():
         ood_scores = scores[name][ood.mask.numpy()]
         # ID nodes among which OOD nodes are planted, or the test nodes of a graph apart
-        id_scores = scores[name][ood.test_mask.numpy()] if "test_mask" in ood else apart
+        id_scores, right = apart
+        if "test_mask" in ood:
+            among = ood.test_mask
+            id_scores, right = scores[name][among.numpy()], _right(trained.outside[name], ood.y)[among].numpy()
         results.append(
             Result(
                 benchmark.name,
@@ -163,8 +179,13 @@ def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Re
                 accuracy(trained.inside.logits, graph.y, graph.test_mask),
                 id_scores,
                 ood_scores,
+                right,
                 name,
                 seconds,
             )
         )
     return results
+
+
+def _right(outputs: Outputs, y: Tensor) -> Tensor:
+    return outputs.logits.argmax(dim=1) == y

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
+from gnnsafe.bench.curves import Curves
 from gnnsafe.errors import InputError
 from gnnsafe.files import replacing
 from gnnsafe.metrics import Detection
@@ -43,6 +44,8 @@ class Record:
     ood: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     accuracy: float = 0.0
+    curves: Curves | None = None
+    """Of the scores; none where the run failed."""
     seconds: dict[str, float] = field(default_factory=dict)
     memory: float = 0.0
     """Peak resident memory of the process so far, in MiB."""
@@ -95,10 +98,15 @@ def read(folder: Path) -> tuple[list[Record], int]:
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                records.append(Record(**json.loads(line)))
+                records.append(_record(json.loads(line)))
             except (ValueError, TypeError):
                 broken += 1
     return sorted(records, key=lambda record: record.created), broken
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    curves = fields.pop("curves", None)
+    return Record(**fields, curves=curves and Curves(**curves))
 
 
 class Selection(NamedTuple):

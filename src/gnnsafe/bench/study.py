@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import xxhash
 
-from gnnsafe.bench.plan import Cell, Plan
+from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, write
@@ -21,7 +21,9 @@ from gnnsafe.datasets import DATASETS
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS
 
-__all__ = ["Task", "code_version", "data_fingerprint", "demo_cell", "tasks"]
+__all__ = ["Task", "carry_out", "chains", "code_version", "data_fingerprint", "demo_cell", "tasks"]
+
+MOVED = ("label", "domain", "time")  # shifts whose ID graph is their own
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _fields(outcome: list[Result] | Exception) -> list[dict[str, Any]]:
             "ood": result.ood,
             "metrics": result.detection._asdict(),
             "accuracy": result.accuracy,
+            "curves": result.curves,
             "seconds": result.seconds,
             "memory": _peak_memory(),
         }
@@ -110,10 +113,27 @@ def code_version(version: str) -> str:
     return f"{version}+{digest.hexdigest()[:8]}"
 
 
-def tasks(plan: Plan, *, root: str | None, version: str, folder: Path) -> list[Task]:
-    """A task for each cell of the plan; each data set is read once, here, for its fingerprint."""
-    data = {dataset: data_fingerprint(dataset, root) for dataset in plan.datasets}
-    return [Task(cell, recipes, root, data[cell.dataset], version, folder) for cell, recipes in plan.cells() if recipes]
+def tasks(cells: Iterable[tuple[Cell, list[Recipe]]], *, root: str | None, version: str, folder: Path) -> list[Task]:
+    """A task for each cell that has recipes; each data set is read once, here, for its fingerprint."""
+    cells = [(cell, recipes) for cell, recipes in cells if recipes]
+    data = {dataset: data_fingerprint(dataset, root) for dataset in {cell.dataset for cell, _ in cells}}
+    return [Task(cell, recipes, root, data[cell.dataset], version, folder) for cell, recipes in cells]
+
+
+def chains(work: Iterable[Task]) -> list[list[Task]]:
+    """Tasks for one process: those whose shifts leave the ID graph alone share what is trained on it."""
+    groups: dict[Hashable, list[Task]] = {}
+    for task in work:
+        cell = replace(task.cell, shift=task.cell.shift if task.cell.shift in MOVED else "")
+        groups.setdefault(cell, []).append(task)
+    return list(groups.values())
+
+
+def carry_out(chain: list[Task]) -> int:
+    """Carry out tasks in their order; returns how many."""
+    for task in chain:
+        task.carry_out()
+    return len(chain)
 
 
 def data_fingerprint(dataset: str, root: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import mean, stdev
+from statistics import fmean, stdev
 
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.store import Record
@@ -22,6 +22,8 @@ class Summary:
     method: str
     seeds: int
     metrics: dict[str, tuple[float, float | None]]
+    values: dict[str, list[float]]
+    """What the means are of: a figure per seed."""
 
 
 def summaries(results: Iterable[Result | Record]) -> list[Summary]:
@@ -33,13 +35,13 @@ def summaries(results: Iterable[Result | Record]) -> list[Summary]:
     for result in results:
         seeds = groups.setdefault((result.dataset, result.shift, result.method), {})
         seeds.setdefault(result.seed, []).append(result)
-    return [Summary(*key, len(seeds), _spread(list(seeds.values()))) for key, seeds in groups.items()]
+    return [_summary(key, list(seeds.values())) for key, seeds in groups.items()]
 
 
-def _spread(seeds: list[list[Result | Record]]) -> dict[str, tuple[float, float | None]]:
+def _summary(key: tuple[str, str, str], seeds: list[list[Result | Record]]) -> Summary:
     rows = [[(*result.detection, result.accuracy) for result in seed] for seed in seeds]
-    columns = zip(*[map(mean, zip(*row, strict=True)) for row in rows], strict=True)
-    return {
-        name: (100 * mean(values), 100 * stdev(values) if len(values) > 1 else None)
-        for name, values in zip((*Detection._fields, "accuracy"), columns, strict=True)
-    }
+    columns = zip(*[map(fmean, zip(*row, strict=True)) for row in rows], strict=True)
+    names = (*Detection._fields, "accuracy")
+    values = {name: [100 * value for value in column] for name, column in zip(names, columns, strict=True)}
+    spread = {name: (fmean(column), stdev(column) if len(column) > 1 else None) for name, column in values.items()}
+    return Summary(*key, len(seeds), spread, values)

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from rich.console import Console
-
 from gnnsafe import __version__
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.paper import SHIFTS
@@ -19,17 +17,19 @@ from gnnsafe.bench.recipes import recipes
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.bench.summary import summaries
-from gnnsafe.cli.bench import add_bench, add_report
-from gnnsafe.cli.options import positive, progress_bar
+from gnnsafe.cli.bench import add_bench
+from gnnsafe.cli.options import console, positive, progress_bar
+from gnnsafe.cli.report import add_report
 from gnnsafe.datasets import DATASETS, read_graph
 from gnnsafe.errors import GnnsafeError
-from gnnsafe.files import writable
+from gnnsafe.files import replacing, writable
 from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import catalogue_table, graph_lines
-from gnnsafe.report.distributions import altair
+from gnnsafe.report.demo import demo_document, demo_grid
+from gnnsafe.report.document import as_html
+from gnnsafe.report.grid import terminal_grid
 from gnnsafe.report.methods import methods_table
-from gnnsafe.report.page import write_page
-from gnnsafe.report.table import terminal_table
+from gnnsafe.report.plotting import altair
 from gnnsafe.training import OBJECTIVES
 
 __all__ = ["main"]
@@ -135,16 +135,17 @@ def _demo(arguments: argparse.Namespace) -> None:
     notes = (*DEMO_NOTES, *([QUICK_NOTE] if arguments.quick else []))
     seeds_text = "1 seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
     lead = f"Cora from {source}. GCN, {epochs} epochs, {seeds_text}."
-    console = Console(highlight=False, markup=False, emoji=False)  # a path is not markup
-    console.print(lead, soft_wrap=True)
-    console.print(terminal_table(summaries(results)))
-    console.print(*notes, sep="\n", soft_wrap=True)
-    write_page(out, results, title="gnnsafe demo: out-of-distribution nodes on Cora", lead=lead, notes=notes)
-    console.print(f"Report: {out.absolute()}", soft_wrap=True)
+    screen = console()
+    screen.print(lead, soft_wrap=True)
+    screen.print(terminal_grid(demo_grid(summaries(results))))
+    screen.print(*notes, sep="\n", soft_wrap=True)
+    with replacing(out) as part:
+        part.write_text(as_html(demo_document(results, lead=lead, notes=notes)), encoding="utf-8")
+    screen.print(f"Report: {out.absolute()}", soft_wrap=True)
 
 
 def _datasets(arguments: argparse.Namespace) -> None:
-    console = Console(highlight=False, markup=False, emoji=False)
+    screen = console()
     if arguments.graph is not None:
         data = read_graph(
             arguments.graph,
@@ -152,14 +153,14 @@ def _datasets(arguments: argparse.Namespace) -> None:
             undirected=arguments.undirected,
             drop_unknown_edges=arguments.drop_unknown_edges,
         )
-        console.print(*graph_lines(data), sep="\n", soft_wrap=True)
+        screen.print(*graph_lines(data), sep="\n", soft_wrap=True)
         return
     at_hand = {name: dataset.at_hand(arguments.data) for name, dataset in DATASETS.items()}
-    console.print(catalogue_table(DATASETS, at_hand))
-    console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
+    screen.print(catalogue_table(DATASETS, at_hand))
+    screen.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
 
 
 def _methods(arguments: argparse.Namespace) -> None:
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.print(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")))
-    console.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)
+    screen = console()
+    screen.print(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")))
+    screen.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)

@@ -1,29 +1,26 @@
-"""`gnnsafe bench` runs a plan and keeps its records; `gnnsafe report` reads them."""
+"""`gnnsafe bench`: runs a plan, or one of the paper's figures, and keeps the records."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Hashable
 from pathlib import Path
 from typing import Any, get_args
-
-from rich.console import Console
 
 from gnnsafe import __version__
 from gnnsafe.bench import store
 from gnnsafe.bench.cores import each
-from gnnsafe.bench.plan import Plan, datasets_at_hand, read_plan
-from gnnsafe.bench.recipes import Protocol
-from gnnsafe.bench.study import Task, code_version, tasks
+from gnnsafe.bench.figures import FIGURES, figure_cells
+from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.bench.recipes import Protocol, Recipe
+from gnnsafe.bench.study import Task, carry_out, chains, code_version, tasks
 from gnnsafe.cli.options import names, positive, progress_bar
+from gnnsafe.cli.report import FOLDER, print_sections, selected
 from gnnsafe.errors import InputError
-from gnnsafe.report.order import order_lines, order_table
+from gnnsafe.report.plotting import altair
+from gnnsafe.report.results import order_sections, write_figure
 
-__all__ = ["add_bench", "add_report"]
-
-FOLDER = Path("results")
-MOST_FAILURES = 10  # told one by one
+__all__ = ["add_bench"]
 
 
 def add_bench(commands: Any) -> None:
@@ -54,6 +51,10 @@ def add_bench(commands: Any) -> None:
         "--plan", metavar="FILE", type=Path, help='a TOML file with any of the above: datasets = ["cora"], seeds = 3, '
         "…; options override it",
     )  # fmt: skip
+    parser.add_argument(
+        "--figure", type=int, choices=FIGURES, help="run and draw one of the paper's figures instead: "
+        + "; ".join(f"{number} {text}" for number, text in FIGURES.items()) + " (with --seeds, --epochs alone)",
+    )  # fmt: skip
     parser.add_argument("--jobs", metavar="N", type=positive, help="processes at once (default: one per core)")
     parser.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
     parser.add_argument(
@@ -62,27 +63,41 @@ def add_bench(commands: Any) -> None:
     parser.set_defaults(command=_bench)
 
 
-def add_report(commands: Any) -> None:
-    """Add the command `report`."""
-    parser = commands.add_parser(
-        "report",
-        help="the order of methods from the records of 'gnnsafe bench'",
-        description="Prints the order of methods from the records in a folder, without running anything. Records not "
-        "comparable with the last ones (another version, protocol, data or settings) are left out and counted.",
-    )
-    parser.add_argument(
-        "results", metavar="FOLDER", nargs="?", type=Path, default=FOLDER, help=f"with records (default: {FOLDER})"
-    )
-    parser.add_argument("--protocol", choices=get_args(Protocol), help="(default: that of the last record)")
-    parser.set_defaults(command=_report)
-
-
 def _bench(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.out
-    plan = _plan(arguments)
-    for dataset in plan.without_shifts():
-        print(f"gnnsafe: {dataset} is left out, it has none of the shifts {', '.join(plan.shifts)}", file=sys.stderr)
-    work = tasks(plan, root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
+    if arguments.figure is not None:
+        folder, cells = folder / f"figure-{arguments.figure}", _figure_cells(arguments)
+    else:
+        plan = _plan(arguments)
+        for dataset in plan.without_shifts():
+            print(
+                f"gnnsafe: {dataset} is left out, it has none of the shifts {', '.join(plan.shifts)}", file=sys.stderr
+            )
+        cells = plan.cells()
+    work = tasks(cells, root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
+    if not _carried_out(work, folder, arguments.jobs):
+        return 130
+    records, code = selected(folder, {run.key for task in work for run in task.runs()})
+    if records and arguments.figure is not None:
+        for path in write_figure(arguments.figure, records, folder):
+            print(f"Figure: {path}")
+    elif records:
+        print_sections(order_sections(records))
+        print(f"Tables and charts: gnnsafe report {folder}")
+    return code
+
+
+def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe]]]:
+    altair()
+    for option in ("datasets", "shifts", "methods", "backbones", "protocol", "plan"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"'--{option}' must not stand beside '--figure' (got both); a figure says what it runs")
+    seeds = arguments.seeds or (1 if arguments.figure == 1 else 5)
+    return figure_cells(arguments.figure, seeds, arguments.epochs or 200, arguments.data)
+
+
+def _carried_out(work: list[Task], folder: Path, jobs: int | None) -> bool:
+    """Run what is not finished; False where it was interrupted."""
     left = _left(work, folder)
     kept = len(work) - len(left)
     cells = "1 cell" if len(work) == 1 else f"{len(work)} cells"
@@ -90,13 +105,13 @@ def _bench(arguments: argparse.Namespace) -> int:
     try:
         with progress_bar() as progress:
             bar = progress.add_task("Cells", total=len(work), completed=kept)
-            for _ in each(Task.carry_out, left, jobs=arguments.jobs):
-                progress.advance(bar)
+            for done in each(carry_out, chains(left), jobs=jobs):
+                progress.advance(bar, done)
     except KeyboardInterrupt:
         kept = len(work) - len(_left(work, folder))
         print(f"gnnsafe: interrupted; {kept} of {len(work)} cells are kept in {folder}", file=sys.stderr)
-        return 130
-    return _print_order(folder, {run.key for task in work for run in task.runs()})
+        return False
+    return True
 
 
 def _left(work: list[Task], folder: Path) -> list[Task]:
@@ -109,33 +124,3 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     options = ("datasets", "shifts", "methods", "backbones", "seeds", "protocol", "epochs")
     settings |= {name: value for name in options if (value := getattr(arguments, name)) is not None}
     return Plan(**{"datasets": datasets_at_hand(arguments.data), **settings})
-
-
-def _report(arguments: argparse.Namespace) -> int:
-    records = store.read(arguments.results)[0]
-    chosen = {record.key for record in records if arguments.protocol in (None, record.protocol)}
-    if not chosen:
-        kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""
-        raise InputError(f"'{arguments.results}' must hold records of 'gnnsafe bench'{kind} (got none)")
-    return _print_order(arguments.results, chosen)
-
-
-def _print_order(folder: Path, preferred: Collection[Hashable]) -> int:
-    """Print the order of methods, and what is not in it; 1 where a preferred run failed."""
-    records, broken = store.read(folder)
-    selection = store.select(records, preferred)
-    console = Console(highlight=False, markup=False, emoji=False)
-    for backbone in dict.fromkeys(record.backbone for record in selection.records):
-        chosen = [record for record in selection.records if record.backbone == backbone]
-        lead, *notes = order_lines(chosen)
-        console.print(lead, soft_wrap=True)
-        console.print(order_table(chosen, console))
-        console.print(*notes, sep="\n", soft_wrap=True)
-    failures = [record for record in selection.failures if record.key in preferred]
-    lines = [f"{count} records {reason} are left out" for reason, count in selection.left_out.items()]
-    lines += [f"{broken} lines in {folder} are no records and are left out"] * bool(broken)
-    lines += [f"failed: {record.run}: {record.error}" for record in failures[:MOST_FAILURES]]
-    lines += [f"{len(failures)} runs failed; 'gnnsafe bench' tries them again"] * bool(failures)
-    for line in lines:
-        print(f"gnnsafe: {line}", file=sys.stderr)
-    return 1 if failures else 0

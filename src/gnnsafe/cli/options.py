@@ -1,4 +1,4 @@
-"""What several commands share: the types of options, and a progress bar."""
+"""What several commands share: the types of options, the terminal, and a progress bar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["names", "positive", "progress_bar"]
+__all__ = ["console", "names", "positive", "progress_bar"]
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -25,9 +25,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def console() -> Console:
+    """The terminal, or what takes its place; a path is not markup."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
 def progress_bar() -> Progress:
     """A bar with the time left, on a terminal only."""
-    console = Console(stderr=True)
+    screen = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -35,8 +40,8 @@ def progress_bar() -> Progress:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=console,
+        console=screen,
         transient=True,
         speed_estimate_period=3600,  # steps differ: the time left goes by all of them
-        disable=not console.is_terminal,
+        disable=not screen.is_terminal,
     )

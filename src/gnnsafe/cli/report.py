@@ -1,0 +1,101 @@
+"""`gnnsafe report`: what the records of `gnnsafe bench` show, printed and as files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Hashable
+from pathlib import Path
+from typing import Any, get_args
+
+from gnnsafe.bench import store
+from gnnsafe.bench.figures import FIGURES
+from gnnsafe.bench.recipes import Protocol
+from gnnsafe.cli.options import console
+from gnnsafe.errors import InputError
+from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, print_document, print_section
+from gnnsafe.report.plotting import altair
+from gnnsafe.report.results import FIGURES_FOLDER, as_csv, order_sections, study_document, write_report
+
+__all__ = ["FOLDER", "add_report", "selected"]
+
+FOLDER = Path("results")
+FORMATS = ("terminal", "markdown", "latex", "csv", "html")
+MOST_FAILURES = 10  # told one by one
+
+
+def add_report(commands: Any) -> None:
+    """Add the command `report`."""
+    parser = commands.add_parser(
+        "report",
+        help="the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
+        description="Writes what the records in a folder show, without running anything: the order of methods with a "
+        "critical-difference test, the paper's tables 1–8 with its figures beside ours, ROC curves, accuracy of the "
+        "nodes kept, spread over seeds, and those of the paper's figures that were run; as one page that works "
+        "offline, as Markdown, LaTeX and CSV, and each chart as SVG, PNG and PDF. Prints the order of methods, or all "
+        "of it in the --format asked for. Records not comparable with the last ones (another version, data or "
+        "settings) are left out and counted.",
+    )
+    parser.add_argument(
+        "results", metavar="FOLDER", nargs="?", type=Path, default=FOLDER, help=f"with records (default: {FOLDER})"
+    )
+    parser.add_argument("--protocol", choices=get_args(Protocol), help="its records alone (default: all)")
+    parser.add_argument("--format", choices=FORMATS, help="print all of it so, and write no files")
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, help="where to write the files (default: 'report' beside the records)"
+    )
+    parser.set_defaults(command=_report)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    folder: Path = arguments.results
+    altair()
+    chosen = {r.key for r in store.read(folder)[0] if arguments.protocol in (None, r.protocol)}
+    records, code = selected(folder, chosen) if chosen else ([], 0)
+    folders = {number: folder / f"figure-{number}" for number in FIGURES}
+    figures = {number: selected(path)[0] for number, path in folders.items() if path.is_dir()}
+    figures = {number: found for number, found in figures.items() if found}
+    if not records and not figures:
+        kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""
+        raise InputError(f"'{folder}' must hold records of 'gnnsafe bench'{kind} (got none)")
+    document, screen = study_document(records, figures), console()
+    if arguments.format == "terminal":
+        print_document(document, screen)
+    elif arguments.format is not None:
+        print(_text(arguments.format, document, records), end="")
+    else:
+        print_sections(order_sections(records))
+        for kind, path in write_report(store.opened(arguments.out or folder / "report"), document, records).items():
+            screen.print(f"{kind}: {path}", soft_wrap=True)
+    return code
+
+
+def _text(kind: str, document: Any, records: list[store.Record]) -> str:
+    if kind == "csv":
+        return as_csv(records)
+    if kind == "html":
+        return as_html(document)
+    return (as_latex if kind == "latex" else as_markdown)(document, FIGURES_FOLDER)
+
+
+def print_sections(sections: list[Section]) -> None:
+    """On the terminal."""
+    screen = console()
+    for section in sections:
+        print_section(section, screen)
+
+
+def selected(folder: Path, preferred: Collection[Hashable] | None = None) -> tuple[list[store.Record], int]:
+    """The comparable records of a folder, telling of those that are not; 1 where a preferred run (any) failed."""
+    records, broken = store.read(folder)
+    keys = {record.key for record in records} if preferred is None else preferred
+    protocols = {record.protocol for record in records if record.key in keys}
+    selection = store.select([record for record in records if record.protocol in protocols], keys)
+    failures = [record for record in selection.failures if record.key in keys]
+    lines = [f"{count} records {reason} are left out" for reason, count in selection.left_out.items()]
+    lines += [f"{broken} lines in {folder} are no records and are left out"] * bool(broken)
+    lines += [f"failed: {record.run}: {record.error}" for record in failures[:MOST_FAILURES]]
+    lines += [f"{len(failures)} runs failed; 'gnnsafe bench' tries them again"] * bool(failures)
+    for line in lines:
+        print(f"gnnsafe: {line}", file=sys.stderr)
+    return selection.records, 1 if failures else 0

@@ -1,0 +1,66 @@
+"""The plotting library, and a chart as a file or for a page that needs no network."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from gnnsafe.errors import MissingExtraError
+from gnnsafe.files import replacing
+
+__all__ = ["altair", "save_chart", "specification", "vega_library"]
+
+
+def altair() -> Any:
+    """The plotting library, or one line on how to get it."""
+    try:
+        importlib.import_module("vl_convert")  # carries the JavaScript that makes a page work offline
+        return importlib.import_module("altair")
+    except ImportError as error:
+        raise MissingExtraError(f"the report needs {error.name}: pip install 'gnnsafe[report]'") from error
+
+
+def specification(chart: Any) -> dict[str, Any]:
+    """What draws it, as all our charts look."""
+    chart = chart.configure_view(stroke=None).configure_axis(gridOpacity=0.35, titleFontWeight="normal")
+    chart = chart.configure_legend(orient="top", labelFontSize=12, columns=6, symbolStrokeWidth=3)
+    return dict(chart.to_dict(validate=False))  # the checks of a schema as large as Vega's take seconds
+
+
+def vega_library() -> str:
+    """The JavaScript that draws charts, fit for a <script>."""
+    import vl_convert
+
+    bundle: Any = vl_convert.javascript_bundle  # its stub asks for a snippet that it does not need
+    return str(bundle(vl_version=_version()))
+
+
+def save_chart(spec: dict[str, Any], stem: Path) -> list[Path]:
+    """Write the chart as SVG, PNG and PDF, each whole or not at all; returns the files."""
+    import vl_convert
+
+    svg = vl_convert.vegalite_to_svg(json.dumps(_still(spec)), vl_version=_version())
+    drawn = {"svg": svg.encode(), "png": vl_convert.svg_to_png(svg, scale=2), "pdf": vl_convert.svg_to_pdf(svg)}
+    paths = []
+    for suffix, content in drawn.items():
+        paths.append(stem.with_name(f"{stem.name}.{suffix}"))
+        with replacing(paths[-1]) as part:
+            part.write_bytes(content)
+    return paths
+
+
+def _still(spec: Any) -> Any:
+    """Without the marks that nobody sees, which are there for the pointer, and without words for screen readers."""
+    if isinstance(spec, dict):
+        spec = {key: _still(value) for key, value in spec.items()}
+        if "layer" in spec:
+            seen = [layer for layer in spec["layer"] if layer["mark"].get("opacity") != 0]
+            return {**spec, "layer": seen}
+        return {**spec, "config": {**spec["config"], "aria": False}} if "config" in spec else spec
+    return [_still(item) for item in spec] if isinstance(spec, list) else spec
+
+
+def _version() -> str:
+    return ".".join(altair().SCHEMA_VERSION.removeprefix("v").split(".")[:2])

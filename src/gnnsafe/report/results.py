@@ -1,0 +1,184 @@
+"""The report of a study: everything that its records show, as one document, and as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnnsafe.bench import paper
+from gnnsafe.bench.figures import FIGURES
+from gnnsafe.bench.store import Record
+from gnnsafe.files import replacing
+from gnnsafe.report import charts
+from gnnsafe.report.distributions import distributions
+from gnnsafe.report.document import Document, Section, as_html, as_latex, as_markdown
+from gnnsafe.report.footnotes import Notes
+from gnnsafe.report.order import order_section
+from gnnsafe.report.places import order
+from gnnsafe.report.plotting import save_chart, specification
+from gnnsafe.report.ranks import ranking
+from gnnsafe.report.sheets import Sheet, sheets
+
+__all__ = ["as_csv", "figure_section", "order_sections", "study_document", "write_figure", "write_report"]
+
+FIGURES_FOLDER = "figures"
+PAPER = ("paper", "gcn")  # protocol and backbone of the paper's tables
+READING = (
+    "Percent: mean ± standard deviation over seeds, and beside it what the paper published, from one seed. AUPR and "
+    "FPR95 have ID nodes as positives, as in the paper. Bold: best of the methods with, or without, exposure; "
+    "underlined or italic: second best. ▲ ▼: ours lies above or below the paper's by more than one further seed of "
+    "ours would, 95 times in 100. Raised numbers: the notes below."
+)
+
+TIMING = (
+    "Training time is the objective's, preparing included; inference is one forward on the ID graph and on every OOD "
+    "graph, fitting and scoring. Ours: one thread of a CPU that may have had other work; the paper's: a GPU."
+)
+
+
+def study_document(records: Sequence[Record], figures: Mapping[int, Sequence[Record]]) -> Document:
+    """All that these records show; `figures` are those of the paper's figures, by their number."""
+    orders = order_sections(records)
+    sections: list[Section] = []
+    for table, section in zip(_tables(records), orders, strict=True):
+        where = "" if len(orders) == 1 else f" ({table[0]} protocol, {table[1]})"
+        sections += [replace(section, title=section.title + where)]
+        sections += _comparison(_of(table, records), where, "-".join(table))
+    sections += _paper_sections(_of(PAPER, records))
+    sections += [figure_section(number, figures[number]) for number in sorted(figures)]
+    return Document("gnnsafe bench: out-of-distribution nodes on graphs", _lead(records), sections)
+
+
+def order_sections(records: Sequence[Record]) -> list[Section]:
+    """The order of methods, a table for each protocol and backbone."""
+    return [order_section(_of(table, records)) for table in _tables(records)]
+
+
+def _tables(records: Sequence[Record]) -> list[tuple[str, str]]:
+    return sorted({(record.protocol, record.backbone) for record in records})
+
+
+def _of(table: tuple[str, str], records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if (record.protocol, record.backbone) == table]
+
+
+def _lead(records: Sequence[Record]) -> list[str]:
+    seeds = len({record.seed for record in records})
+    methods, settings = ({*map(of, records)} for of in (lambda r: r.method, lambda r: (r.dataset, r.shift)))
+    versions = records[-1].versions
+    spent = sum(
+        {(r.dataset, r.shift, r.seed, r.backbone, r.objective_repr): r.seconds["train"] for r in records}.values()
+    )
+    return [
+        f"{len(methods)} methods in {len(settings)} settings, up to {seeds} seed{'s' if seeds > 1 else ''}; "
+        f"{len(records)} records of gnnsafe {versions['gnnsafe']}, torch {versions['torch']}; "
+        f"{spent / 60:.0f} minutes of training, one thread each.",
+        "Made by 'gnnsafe report' from the records of 'gnnsafe bench'.",
+    ]
+
+
+def _comparison(records: Sequence[Record], where: str, name: str) -> list[Section]:
+    shown, sections = _shown(records), []
+    if (found := ranking(records)) is not None:
+        chart = specification(charts.rank_chart(found))
+        text = "Methods whose bars do not overlap differ by the critical difference or more (Nemenyi, 5 %)."
+        sections.append(Section(f"Mean ranks{where}", [text], chart=chart, name=f"ranks-{name}"))
+    texts = {
+        "ROC curves": (
+            charts.roc_curves,
+            "Mean over seeds and OOD graphs. Click a method in the legend to see it alone.",
+        ),
+        "Accuracy of the nodes that are kept": (
+            charts.kept_accuracy,
+            "Accuracy of the classifier on the ID test nodes with the lowest scores, as the threshold tightens from "
+            "right to left: a line that rises to the left says that the score also tells which answers are wrong.",
+        ),
+        "Spread over seeds": (charts.seed_spread, "AUROC of every seed, the mean over its OOD graphs."),
+    }
+    for title, (draw, text) in texts.items():
+        stem = f"{title.split()[0].lower()}-{name}"
+        sections.append(Section(title + where, [text], chart=specification(draw(records, shown)), name=stem))
+    return sections
+
+
+def _shown(records: Sequence[Record]) -> list[str]:
+    """Methods for charts that have room for a few: the paper's, then the best ones."""
+    run = [place.method for place in order(records)]
+    return [*(method for method in paper.METHODS if method in run), *(m for m in run if m not in paper.METHODS)][
+        : charts.MOST_LINES
+    ]
+
+
+def _paper_sections(records: Sequence[Record]) -> list[Section]:
+    tables, notes = sheets(records), Notes()
+    sections = [Section(sheet.name, _about(sheet), sheet.grids(notes)) for sheet in tables]
+    if sections:
+        missing = {*range(1, 9)} - {sheet.number for sheet in tables}
+        absent = [f"No records for table {number}." for number in sorted(missing)]
+        sections.append(Section("Notes on the paper's figures", [READING, *absent], notes=notes.lines()))
+    return sections
+
+
+def _about(sheet: Sheet) -> list[str]:
+    return [TIMING] if sheet.number == 8 else []
+
+
+def figure_section(number: int, records: Sequence[Record]) -> Section:
+    """One of the paper's figures."""
+    draw = {1: distributions, 2: charts.backbones, 3: charts.sweeps}[number]
+    seeds = len({record.seed for record in records})
+    text = "First seed. The dashed line accepts 95 % of ID nodes." if number == 1 else f"Mean of {seeds} seeds."
+    return Section(
+        f"Figure {number}: {FIGURES[number]}", [text], chart=specification(draw(records)), name=f"figure-{number}"
+    )
+
+
+def as_csv(records: Sequence[Record]) -> str:
+    """The paper's tables, one figure a row."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    heads = "table,dataset,shift,method,exposure,metric,mean,std,seeds,paper,beyond_spread,place,note"
+    rows.writerow(heads.split(","))
+    for sheet in sheets(_of(PAPER, records)):
+        for block in sheet.blocks:
+            for method, cells in block.rows.items():
+                for column, cell in zip(block.columns, cells, strict=True):
+                    what = (sheet.number, column.dataset, column.shift, method, sheet.exposure[method], column.metric)
+                    figures = (_plain(cell.mean), _plain(cell.spread), len(cell.values), _plain(cell.paper))
+                    rows.writerow([*what, *figures, cell.beyond, cell.place or "", cell.note])
+    return text.getvalue()
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def write_report(folder: Path, document: Document, records: Sequence[Record]) -> dict[str, Path]:
+    """The document in every format, and its charts as SVG, PNG and PDF; returns the files by what they are."""
+    for section in document.sections:
+        if section.chart is not None:
+            save_chart(section.chart, folder / FIGURES_FOLDER / section.name)
+    return {
+        "page": _written(folder / "report.html", as_html(document)),
+        "Markdown": _written(folder / "RESULTS.md", as_markdown(document, FIGURES_FOLDER)),
+        "LaTeX": _written(folder / "tables.tex", as_latex(document, FIGURES_FOLDER)),
+        "CSV": _written(folder / "tables.csv", as_csv(records)),
+        "charts": folder / FIGURES_FOLDER,
+    }
+
+
+def write_figure(number: int, records: Sequence[Record], folder: Path) -> list[Path]:
+    """One of the paper's figures as a page, SVG, PNG and PDF; returns the files."""
+    section = figure_section(number, records)
+    assert section.chart is not None
+    page = _written(folder / f"{section.name}.html", as_html(Document(section.title, (), [section])))
+    return [page, *save_chart(section.chart, folder / section.name)]
+
+
+def _written(path: Path, text: str) -> Path:
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from gnnsafe.bench.figures import BACKBONES, COMPARED, figure_cells, sweep
+from gnnsafe.report.document import Document, Section, as_latex, as_markdown
+from gnnsafe.report.results import figure_section, study_document, write_figure, write_report
+
+
+@pytest.fixture
+def records(record):
+    return [
+        record(
+            dataset=dataset, shift=shift, method=method, seed=seed, auroc=auroc + 0.01 * seed, exposure="+" in method
+        )
+        for dataset in ("cora", "amazon-photo")
+        for shift in ("structure", "label")
+        for method, auroc in {"MSP": 0.7, "Energy": 0.75, "GNNSafe++": 0.9}.items()
+        for seed in range(2)
+    ]
+
+
+def test_the_document(records):
+    document = study_document(records, {})
+    assert [section.title for section in document.sections] == [
+        "The order of methods", "Mean ranks", "ROC curves", "Accuracy of the nodes that are kept", "Spread over seeds",
+        "Table 2: AUROC on Cora, Amazon and Coauthor", "Table 5: Cora", "Table 6: Amazon", "Table 8: time",
+        "Notes on the paper's figures",
+    ]  # fmt: skip
+    assert document.lead[0].startswith("3 methods in 4 settings, up to 2 seeds; 24 records of gnnsafe 1, torch 2;")
+    assert "No records for table 1." in document.sections[-1].text
+    names = [section.name for section in document.sections if section.chart is not None]
+    assert names == ["ranks-paper-gcn", "roc-paper-gcn", "accuracy-paper-gcn", "spread-paper-gcn"]
+
+
+def test_protocols_and_backbones_have_sections_of_their_own(record):
+    document = study_document([record(), record(backbone="gat"), record(protocol="rigorous", shift="rewire")], {})
+    orders = [section.title for section in document.sections if section.title.startswith("The order")]
+    assert orders == [
+        "The order of methods (paper protocol, gat)",
+        "The order of methods (paper protocol, gcn)",
+        "The order of methods (rigorous protocol, gcn)",
+    ]
+
+
+def test_a_curve_is_the_mean_of_seeds_and_graphs(records, values):
+    chart = next(s.chart for s in study_document(records, {}).sections if s.title == "ROC curves")
+    points = values(chart, chart)
+    first = records[0].curves.roc
+    mine = [v["y"] for v in points if (v["setting"], v["method"]) == ("cora structure", "MSP")]
+    assert mine == pytest.approx(first, abs=1e-4)
+    assert len(points) == 4 * 3 * len(first)
+
+
+def test_everything_is_written(records, tmp_path):
+    paths = write_report(tmp_path / "new", study_document(records, {}), records)
+    assert {path.name for path in paths.values()} == {
+        "report.html",
+        "RESULTS.md",
+        "tables.tex",
+        "tables.csv",
+        "figures",
+    }
+    charts = {path.name for path in paths["charts"].iterdir()}
+    assert len(charts) == 4 * 3
+    for kind, start in {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}.items():
+        assert (paths["charts"] / f"roc-paper-gcn.{kind}").read_bytes().startswith(start)
+    page = paths["page"].read_text(encoding="utf-8")
+    assert not re.search(r"\b(src|href)=[\"']?https?:", page)
+    assert page.count("<figure") == page.count('vegaEmbed("#') == 4
+    assert "class=grid" in page
+    assert "head.onclick" in page
+    assert len(page) < 5_000_000
+    text = paths["Markdown"].read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((.*?)\)", text):
+        assert (tmp_path / "new" / link).is_file()
+    assert "| MSP<sup>1</sup> |" in text
+
+
+def test_figure_2(record, values, tmp_path):
+    cells = figure_cells(2, 2, 200, None)
+    records = [
+        record(
+            shift=cell.shift, backbone=cell.backbone, seed=cell.seed, method=recipe.name, auroc=0.8 + 0.02 * cell.seed
+        )
+        for cell, recipes in cells
+        for recipe in recipes
+    ]
+    section = figure_section(2, records)
+    bars = values(section.chart, section.chart)
+    assert len(bars) == 3 * len(BACKBONES) * len(COMPARED)
+    assert all(v["AUROC"] == 81 and v["std"] == pytest.approx(2**0.5, abs=1e-3) for v in bars)
+    assert "Mean of 2 seeds." in section.text
+    names = [path.name for path in write_figure(2, records, tmp_path)]
+    assert names == [f"figure-2.{kind}" for kind in ("html", "svg", "png", "pdf")]
+
+
+def test_figure_3(record, values):
+    points = sweep()
+    records = [record(shift="structure", method=p.recipe.name, auroc=0.5 + k / 1000) for k, p in enumerate(points)]
+    chart = figure_section(3, records).chart
+    panels = chart["concat"]
+    assert [panel["title"] for panel in panels] == list(dict.fromkeys(point.panel for point in points))
+    drawn = [value for panel in panels for value in values(chart, panel)]
+    assert [(value["x"], value["line"]) for value in drawn] == [(point.x, point.line) for point in points]
+    assert [value["AUROC"] for value in drawn] == pytest.approx([50 + k / 10 for k in range(len(points))])
+    titles = [(p["encoding"]["x"]["title"], p["encoding"]["color"]["title"]) for p in panels]
+    assert titles == [("K", "α"), ("K", "α"), ("t_in", "t_out"), ("λ", "t_out")]
+
+
+def test_figure_1_has_a_row_of_panels_for_each_graph(record):
+    graphs = [("twitch", "domain", "ES"), ("twitch", "domain", "FR"), ("pubmed-years", "time", "2001-2005")]
+    records = [
+        record(dataset=dataset, shift=shift, ood=graph, method=method, seed=seed, auroc=0.5 + seed / 10)
+        for dataset, shift, graph in graphs for method in ("Energy", "GNNSafe", "GNNSafe++") for seed in (1, 0)
+    ]  # fmt: skip
+    chart = figure_section(1, records).chart
+    titles = [panel["title"]["text"] for panel in chart["concat"]]
+    assert titles[:4] == ["Energy, twitch domain ES shift", "GNNSafe, twitch domain ES shift",
+                          "GNNSafe++, twitch domain ES shift", "Energy, twitch domain FR shift"]  # fmt: skip
+    assert len(titles) == 9
+    assert all("AUROC 50.0" in panel["title"]["subtitle"] for panel in chart["concat"])  # of the first seed
+
+
+def test_latex_and_markdown_of_a_chart():
+    section = Section("50 % & more", ["why"], chart={"mark": "bar"}, name="a", notes=["* star"])
+    document = Document("title", ["lead"], [section])
+    assert as_markdown(document, "f").splitlines() == [
+        "# title", "", "lead", "", "## 50 % & more", "", "why", "", "![50 % & more](f/a.svg)", "", r"\* star",
+    ]  # fmt: skip
+    latex = as_latex(document, "f")
+    assert r"\includegraphics[width=\linewidth]{f/a.pdf}" in latex
+    assert r"\caption{50 \% \& more. why * star}" in latex
+    assert json.dumps(section.chart) not in latex
