@@ -69,7 +69,7 @@ def _kept_accuracy(scores: NDArray[np.float32], right: NDArray[np.bool_]) -> NDA
 
 
 def _histogram(scores: NDArray[np.float32], span: list[float]) -> NDArray[np.float64]:
-    counts = np.histogram(np.clip(scores, span[0], span[1]), BINS, range=(span[0], span[1]))[0]
+    counts = np.histogram(np.clip(scores.astype(np.float64), span[0], span[1]), BINS, range=(span[0], span[1]))[0]
     return np.asarray(counts / len(scores))
 
 

@@ -49,7 +49,7 @@ def study_document(records: Sequence[Record], figures: Mapping[int, Sequence[Rec
         sections += _comparison(_of(table, records), where, "-".join(table))
     sections += _paper_sections(_of(PAPER, records))
     sections += [figure_section(number, figures[number]) for number in sorted(figures)]
-    return Document("gnnsafe bench: out-of-distribution nodes on graphs", _lead(records), sections)
+    return Document("gnnsafe bench: out-of-distribution nodes on graphs", _lead(records) if records else [], sections)
 
 
 def order_sections(records: Sequence[Record]) -> list[Section]:
