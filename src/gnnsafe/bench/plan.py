@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gnnsafe.bench import paper
+from gnnsafe.bench.own import own_recipes
 from gnnsafe.bench.recipes import BACKBONES, Protocol, Recipe, recipes
 from gnnsafe.datasets import DATASETS, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, MissingExtraError, require, require_known, require_whole
 
 __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
 
+OWN = ".py"
 PLANTED = ("planted-feature", "planted-structure")
 SHIFTS = {"paper": (*paper.SHIFTS, *PLANTED), "rigorous": (*paper.SHIFTS, "rewire", *PLANTED)}
 
@@ -41,7 +43,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run; shifts and methods are all that there are unless named."""
+    """What is to be run; shifts and methods are all that there are unless named.
+
+    A method whose name ends in `.py` is a file with methods of one's own.
+    """
 
     datasets: tuple[str, ...]
     shifts: tuple[str, ...] = ()
@@ -73,15 +78,25 @@ class Plan:
         recipes = {recipe.name for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
         listed = {_plain(name): re.sub("[ ,]+", "-", name.lower()) for name in sorted(recipes)}
         for method in self.methods:
-            require_known("methods", listed.get(_plain(method), method), listed.values())
+            if not method.endswith(OWN):
+                require_known("methods", listed.get(_plain(method), method), listed.values())
+        for recipe in self._own("gcn"):
+            require(recipe.name not in recipes, "methods", "have names of their own", f"{recipe.name} twice")
+            recipes.add(recipe.name)
 
     def cells(self) -> list[tuple[Cell, list[Recipe]]]:
         """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
-        wanted = {_plain(method) for method in self.methods}
+        wanted = {_plain(method) for method in self.methods if not method.endswith(OWN)}
+        own = {backbone: self._own(backbone) for backbone in self.backbones}
         return [
-            (cell, [recipe for recipe in cell.recipes() if not wanted or _plain(recipe.name) in wanted])
+            (cell, [recipe for recipe in cell.recipes() if not self.methods or _plain(recipe.name) in wanted]
+             + own[cell.backbone])
             for cell in self._cells()
-        ]
+        ]  # fmt: skip
+
+    def _own(self, backbone: str) -> list[Recipe]:
+        files = [method for method in dict.fromkeys(self.methods) if method.endswith(OWN)]
+        return [recipe for file in files for recipe in own_recipes(file, backbone=backbone)]
 
     def without_shifts(self) -> list[str]:
         """The data sets that have none of the shifts that were named."""

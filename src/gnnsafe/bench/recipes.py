@@ -13,7 +13,7 @@ from gnnsafe.models import MODELS
 from gnnsafe.sparse import Isolated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
 
-__all__ = ["BACKBONES", "OWN_TRAINING", "Protocol", "Recipe", "demo_recipes", "recipes"]
+__all__ = ["BACKBONES", "OWN_TRAINING", "Protocol", "Recipe", "alone_and_propagated", "demo_recipes", "recipes"]
 
 Protocol = Literal["paper", "rigorous"]
 
@@ -31,6 +31,8 @@ class Recipe:
     objective: Objective
     method: Method
     model: str = "gcn"
+    code: str = ""
+    """A hash of the file that the method is defined in, where that is not gnnsafe's own."""
 
 
 def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone: str = "gcn") -> list[Recipe]:
@@ -54,7 +56,7 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     ]
     for key, method in METHODS.items():
         if key != "gnnsafe":
-            table += _alone_and_propagated(key, method, backbone)
+            table += alone_and_propagated(method, backbone, key=key)
     further = {
         "Energy K=16": Propagated(Energy(), 16),
         "MSP K=8": Propagated(MSP(), 8),
@@ -66,15 +68,16 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     return [recipe for recipe in table if exposed or not recipe.objective.needs_exposure]
 
 
-def _alone_and_propagated(key: str, method: type[Method], backbone: str) -> list[Recipe]:
+def alone_and_propagated(method: type[Method], backbone: str, *, key: str = "", code: str = "") -> list[Recipe]:
+    """A method as it is, and with K = 2 unless it has steps of its own; `key` is its name in METHODS."""
     objective, model = OWN_TRAINING.get(key, ("cross-entropy", None))
     if model is not None and backbone != "gcn":
         return []
     name, trained = method.__name__, OBJECTIVES[objective]()
-    alone = Recipe(name, trained, method(), model or backbone)
+    alone = Recipe(name, trained, method(), model or backbone, code)
     if method is Energy or "steps" in signature(method).parameters:  # GNNSafe is Energy's; these have it built in
         return [alone]
-    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model or backbone)]
+    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model or backbone, code)]
 
 
 def demo_recipes(shift: str) -> list[Recipe]:

@@ -38,6 +38,8 @@ class Record:
     """Fingerprint of the data set's tensors, before any shift is drawn."""
     versions: dict[str, str]
     created: str
+    code: str = ""
+    """A hash of the file that the method is defined in, where that is not gnnsafe's own."""
     source: str = ""
     model: str = ""
     ood: str = ""
@@ -53,7 +55,7 @@ class Record:
         """All that decides the figures: a run is finished where a record has its key."""
         cell = (self.dataset, self.shift, self.seed, self.backbone, self.protocol, self.epochs, self.data)
         versions = (self.versions["gnnsafe"], self.versions["torch"])
-        return (*cell, self.method, self.method_repr, self.objective_repr, *versions)
+        return (*cell, self.method, self.method_repr, self.objective_repr, self.code, *versions)
 
     @property
     def detection(self) -> Detection:
@@ -118,7 +120,7 @@ CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable],
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
     (
         lambda r: (r.dataset, r.shift, r.backbone, r.method),
-        lambda r: (r.method_repr, r.objective_repr),
+        lambda r: (r.method_repr, r.objective_repr, r.code),
         "of other settings for {0.method}",
     ),
 ]

@@ -43,6 +43,7 @@ class Task:
             method_repr=repr(recipe.method),
             objective_repr=repr(recipe.objective),
             exposure=recipe.objective.needs_exposure,
+            code=recipe.code,
             data=self.data,
             versions={"gnnsafe": self.version, "torch": torch.__version__, "python": platform.python_version()},
             created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),

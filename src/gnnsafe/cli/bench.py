@@ -45,7 +45,10 @@ def add_bench(commands: Any) -> None:
     parser.add_argument(
         "--shifts", metavar="NAMES", type=names, help="(default: the paper's, planted-feature, planted-structure)"
     )
-    parser.add_argument("--methods", metavar="NAMES", type=names, help="as the table names them (default: all)")
+    parser.add_argument(
+        "--methods", metavar="NAMES", type=names, help="as the table names them (default: all); a name that ends in "
+        ".py is a file of your own, whose classes derived from gnnsafe.methods.Method are run, alone and propagated",
+    )  # fmt: skip
     parser.add_argument("--backbones", metavar="NAMES", type=names, help="(default: gcn)")
     parser.add_argument("--seeds", metavar="N", type=positive, help="how many: 0, 1, … (default: 5)")
     parser.add_argument("--protocol", choices=get_args(Protocol), help="see below (default: paper)")
