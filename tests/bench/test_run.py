@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import sem, t
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, shifts, train
 from gnnsafe.bench import run as module
@@ -201,6 +202,16 @@ def test_summaries_are_means_and_deviations_in_percent():
     assert first.metrics["auroc"] == pytest.approx((60.0, 200**0.5))
     assert first.metrics["accuracy"] == pytest.approx((75.0, 0.0))
     assert second.metrics["auroc"] == (pytest.approx(90.0), None)
+
+
+def test_the_mean_has_a_confidence_interval():
+    """Three seeds 60, 70, 80: s = 10, and t with two degrees of freedom is 4.302653 at 97.5 %."""
+    (summary,) = summaries([result(seed, auroc) for seed, auroc in enumerate((0.6, 0.7, 0.8))])
+    assert summary.interval["auroc"] == pytest.approx(4.302653 * 10 / 3**0.5)
+    low, high = t.interval(0.95, 2, loc=70, scale=sem((60, 70, 80)))
+    assert summary.interval["auroc"] == pytest.approx((high - low) / 2)
+    assert summary.interval["accuracy"] == pytest.approx(0.0)
+    assert summaries([result(0, 0.5)])[0].interval["auroc"] is None
 
 
 def test_real_cora_reaches_the_papers_figures(data_root):

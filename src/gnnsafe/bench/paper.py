@@ -6,7 +6,7 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["DATASETS", "SHIFTS", "Margins", "margins", "published"]
+__all__ = ["DATASETS", "SHIFTS", "Margins", "in_tables", "margins", "published"]
 
 SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a single graph
 
@@ -32,6 +32,15 @@ MARGINS: dict[tuple[str, str], tuple[Margins, Margins]] = {
     ("arxiv", "time"): ((-9.0, -4.0, 0.01), (-9.0, -2.0, 0.01)),
 }
 COMMON = (-5.0, -1.0, 0.1)  # in the middle of the paper's grids; where there is no published run, chosen by no figure
+
+
+def in_tables(dataset: str, shift: str) -> bool:
+    """Whether the paper's tables have this data set under this shift.
+
+    >>> in_tables("cora", "label"), in_tables("cora", "rewire"), in_tables("citeseer", "label")
+    (True, False, False)
+    """
+    return (dataset, shift) in MARGINS
 
 
 def margins(dataset: str, shift: str) -> tuple[Margins, Margins]:

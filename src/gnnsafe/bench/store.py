@@ -104,22 +104,22 @@ def read(folder: Path) -> tuple[list[Record], int]:
 
 
 class Selection(NamedTuple):
-    """Records that may stand in one table, runs that failed and were not made good, and how many others there are."""
+    """Records that may stand in tables, one for each protocol; runs that failed and were not made good; the others."""
 
     records: list[Record]
     failures: list[Record]
     left_out: Counter[str]
 
 
-# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable.
+# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable; each
+# protocol has tables of its own.
 CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable], str]] = [
     (lambda r: None, lambda r: r.versions["gnnsafe"], "of gnnsafe {0.versions[gnnsafe]}"),
     (lambda r: None, lambda r: r.versions["torch"], "of torch {0.versions[torch]}"),
-    (lambda r: None, lambda r: r.protocol, "of protocol {0.protocol}"),
     (lambda r: None, lambda r: r.epochs, "of {0.epochs} epochs"),
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
     (
-        lambda r: (r.dataset, r.shift, r.backbone, r.method),
+        lambda r: (r.protocol, r.dataset, r.shift, r.backbone, r.method),
         lambda r: (r.method_repr, r.objective_repr, r.code),
         "of other settings for {0.method}",
     ),

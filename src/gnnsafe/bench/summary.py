@@ -1,10 +1,12 @@
-"""Figures of several seeds and OOD graphs as one: mean and deviation."""
+"""Figures of several seeds and OOD graphs as one: mean, deviation and confidence interval."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import mean, stdev
+
+from scipy.special import stdtrit
 
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.store import Record
@@ -22,6 +24,8 @@ class Summary:
     method: str
     seeds: int
     metrics: dict[str, tuple[float, float | None]]
+    interval: dict[str, float | None]
+    """Half the width of the mean's 95 % confidence interval, t s / √n with Student's t, in percent."""
 
 
 def summaries(results: Iterable[Result | Record]) -> list[Summary]:
@@ -33,7 +37,14 @@ def summaries(results: Iterable[Result | Record]) -> list[Summary]:
     for result in results:
         seeds = groups.setdefault((result.dataset, result.shift, result.method), {})
         seeds.setdefault(result.seed, []).append(result)
-    return [Summary(*key, len(seeds), _spread(list(seeds.values()))) for key, seeds in groups.items()]
+    return [_summary(key, list(seeds.values())) for key, seeds in groups.items()]
+
+
+def _summary(key: tuple[str, str, str], seeds: list[list[Result | Record]]) -> Summary:
+    metrics, count = _spread(seeds), len(seeds)
+    half = float(stdtrit(count - 1, 0.975)) / count**0.5 if count > 1 else None
+    interval = {name: None if half is None or std is None else half * std for name, (_, std) in metrics.items()}
+    return Summary(*key, count, metrics, interval)
 
 
 def _spread(seeds: list[list[Result | Record]]) -> dict[str, tuple[float, float | None]]:
