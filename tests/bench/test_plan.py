@@ -61,6 +61,7 @@ def test_methods_are_named_as_people_type_them():
         ({"protocol": "strict"}, "'protocol' must be one of paper, rigorous"),
         ({"seeds": 0}, "'seeds' must be a whole number >= 1"),
         ({"epochs": "many"}, "'epochs' must be a whole number >= 1"),
+        ({"search": 3}, "'search' must be true or false"),
     ],
 )
 def test_a_plan_that_cannot_be(settings, message):

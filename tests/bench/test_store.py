@@ -50,6 +50,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         ({"method_repr": "MSP(2)"}, "of other settings for MSP"),
         ({"objective_repr": "OutlierExposure()"}, "of other settings for MSP"),
         ({"code": "edited"}, "of other settings for MSP"),
+        ({"lr": 0.1}, "of other settings for MSP"),
+        ({"chosen": {"lr": "0.01, lowest ID validation loss"}}, "of other settings for MSP"),
     ],
 )
 def test_records_that_are_not_comparable_are_left_out_and_counted(record, change, reason):

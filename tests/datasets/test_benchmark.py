@@ -166,10 +166,10 @@ class TestDownload:
 def test_the_head_may_have_the_id_classes_only():
     whole = load_benchmark("synthetic", shift="label")
     known = load_benchmark("synthetic", shift="label", head="id")
-    assert (whole.num_classes, known.num_classes) == (6, 3)  # 0, 1, 2 are OOD, or exposure
-    left_out = whole.id.y < 6 - 3
+    assert (whole.num_classes, known.num_classes) == (6, 2)  # 0, 1 and 2 are OOD, 3 is exposure
+    left_out = whole.id.y < 4
     assert (known.id.y[left_out] == -1).all()
-    assert (known.id.y[~left_out] == whole.id.y[~left_out] - 3).all()
+    assert (known.id.y[~left_out] == whole.id.y[~left_out] - 4).all()
     for graph in (known.exposure, *known.ood.values()):
         assert (graph.y == known.id.y).all()
     for name in ("x", "edge_index", "train_mask", "val_mask", "test_mask"):

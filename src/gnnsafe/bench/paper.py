@@ -5,8 +5,19 @@ from __future__ import annotations
 import csv
 from functools import cache
 from importlib.resources import files
+from itertools import product
 
-__all__ = ["DATASETS", "SHIFTS", "Margins", "in_tables", "margins", "published"]
+__all__ = [
+    "DATASETS",
+    "GRID",
+    "LEARNING_RATE",
+    "LEARNING_RATES",
+    "SHIFTS",
+    "Margins",
+    "in_tables",
+    "margins",
+    "published",
+]
 
 SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a single graph
 
@@ -14,6 +25,9 @@ SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a si
 DATASETS = {
     "cora": "Cora", "amazon-photo": "Amazon", "coauthor-cs": "Coauthor", "twitch": "Twitch", "arxiv": "Arxiv"
 }  # fmt: skip
+
+LEARNING_RATE = 0.01  # of the published runs
+LEARNING_RATES = (0.1, 0.01, 0.001)  # the grid that the paper searches
 
 Margins = tuple[float, float, float]  # t_in, t_out, λ
 
@@ -32,6 +46,8 @@ MARGINS: dict[tuple[str, str], tuple[Margins, Margins]] = {
     ("arxiv", "time"): ((-9.0, -4.0, 0.01), (-9.0, -2.0, 0.01)),
 }
 COMMON = (-5.0, -1.0, 0.1)  # in the middle of the paper's grids; where there is no published run, chosen by no figure
+
+GRID: list[Margins] = list(product((-9.0, -7.0, -5.0), (-1.0, -2.0, -3.0, -4.0), (0.01, 0.1, 1.0)))  # the paper's
 
 
 def in_tables(dataset: str, shift: str) -> bool:

@@ -49,7 +49,7 @@ class Plan:
     """What is to be run; shifts and methods are all that there are unless named.
 
     A method whose name ends in `.py` is a file with methods of one's own. The protocol is, unless named, the paper's
-    for what its tables have and the rigorous one for all else.
+    for what its tables have and the rigorous one for all else. `search` chooses hyper-parameters: see `bench.search`.
     """
 
     datasets: tuple[str, ...]
@@ -59,11 +59,13 @@ class Plan:
     seeds: int = 5
     protocol: Protocol | None = None
     epochs: int = 200
+    search: bool = False
 
     def __post_init__(self) -> None:
         if self.protocol is not None:
             require_known("protocol", self.protocol, get_args(Protocol))
         require_whole("seeds", self.seeds, 1)
+        require(isinstance(self.search, bool), "search", "be true or false", repr(self.search))
         require_whole("epochs", self.epochs, 1)
         for name in ("datasets", "shifts", "methods", "backbones"):
             values = getattr(self, name)

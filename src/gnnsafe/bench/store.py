@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from gnnsafe.bench.paper import LEARNING_RATE
 from gnnsafe.errors import InputError
 from gnnsafe.files import replacing
 from gnnsafe.metrics import Detection
@@ -40,11 +41,16 @@ class Record:
     created: str
     code: str = ""
     """A hash of the file that the method is defined in, where that is not gnnsafe's own."""
+    lr: float = LEARNING_RATE
+    chosen: dict[str, str] = field(default_factory=dict)
+    """How each hyper-parameter was chosen."""
     source: str = ""
     model: str = ""
     ood: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     accuracy: float = 0.0
+    val_loss: float = 0.0
+    """The lowest ID validation loss: that of the epoch whose weights were scored."""
     seconds: dict[str, float] = field(default_factory=dict)
     memory: float = 0.0
     """Peak resident memory of the process so far, in MiB."""
@@ -55,7 +61,13 @@ class Record:
         """All that decides the figures: a run is finished where a record has its key."""
         cell = (self.dataset, self.shift, self.seed, self.backbone, self.protocol, self.epochs, self.data)
         versions = (self.versions["gnnsafe"], self.versions["torch"])
-        return (*cell, self.method, self.method_repr, self.objective_repr, self.code, *versions)
+        return (*cell, self.method, *self.settings, *versions)
+
+    @property
+    def settings(self) -> tuple[Hashable, ...]:
+        """What its name stands for, and why."""
+        chosen = tuple(sorted(self.chosen.items()))
+        return (self.method_repr, self.objective_repr, self.code, self.lr, chosen)
 
     @property
     def detection(self) -> Detection:
@@ -120,7 +132,7 @@ CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable],
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
     (
         lambda r: (r.protocol, r.dataset, r.shift, r.backbone, r.method),
-        lambda r: (r.method_repr, r.objective_repr, r.code),
+        lambda r: r.settings,
         "of other settings for {0.method}",
     ),
 ]

@@ -17,7 +17,7 @@ from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, write
-from gnnsafe.datasets import DATASETS
+from gnnsafe.datasets import DATASETS, Benchmark
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS
 
@@ -44,6 +44,8 @@ class Task:
             objective_repr=repr(recipe.objective),
             exposure=recipe.objective.needs_exposure,
             code=recipe.code,
+            lr=recipe.lr,
+            chosen=recipe.chosen,
             data=self.data,
             versions={"gnnsafe": self.version, "torch": torch.__version__, "python": platform.python_version()},
             created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -58,10 +60,14 @@ class Task:
         """What is left to do."""
         return replace(self, recipes=[recipe for recipe in self.recipes if self.record(recipe).key not in finished])
 
+    def benchmark(self) -> Benchmark:
+        """What the recipes are run on."""
+        return self.cell.benchmark(self.root)
+
     def carry_out(self) -> list[Record]:
         """Run the recipes and keep the records, those of failed runs too; returns the records."""
         try:
-            benchmark = self.cell.benchmark(self.root)
+            benchmark = self.benchmark()
         except Exception as error:
             records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
         else:
@@ -84,6 +90,7 @@ def _fields(outcome: list[Result] | Exception) -> list[dict[str, Any]]:
             "ood": result.ood,
             "metrics": result.detection._asdict(),
             "accuracy": result.accuracy,
+            "val_loss": result.val_loss,
             "seconds": result.seconds,
             "memory": _peak_memory(),
         }
