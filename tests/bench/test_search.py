@@ -244,6 +244,12 @@ def test_failed_trials_are_told(small, tmp_path, capsys, monkeypatch):
     assert {record.lr for record in read(tmp_path)[0]} == {0.01}
 
 
+def test_methods_without_margins_have_no_trials_of_them(small, tmp_path, capsys):
+    command = [text.replace("gnnsafe,msp,gnnsafe++", "msp") for text in TINY]
+    assert cli.main([*command, "--out", str(tmp_path)]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["4 trials of lr", "4 cells"]
+
+
 def test_a_plan_file_may_ask_for_it(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(module, "tasks", lambda plan, **_: seen.append(plan) or [])

@@ -103,6 +103,8 @@ def _bench(arguments: argparse.Namespace) -> int:
     work = tasks(plan, root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
     for step in search.STEPS if plan.search else ():
         trials, kept = search.trials(work, step), store.opened(folder / search.FOLDER)
+        if not trials:
+            continue
         if not _carried_out(trials, kept, arguments.jobs, "trial", f" of {step.name}"):
             return 130
         work = search.settled(work, step, store.read(kept)[0])
@@ -159,7 +161,8 @@ def _print_order(folder: Path, preferred: Mapping[tuple[Hashable, ...], str]) ->
     1 where a preferred run failed.
     """
     records, broken = store.read(folder)
-    selection = store.select([record for record in records if record.protocol in preferred.values()], preferred)
+    protocols = set(preferred.values())
+    selection = store.select([record for record in records if record.protocol in protocols], preferred)
     console = Console(highlight=False, markup=False, emoji=False)
     for table in sorted({(record.protocol, record.backbone) for record in selection.records}):
         chosen = [record for record in selection.records if (record.protocol, record.backbone) == table]
