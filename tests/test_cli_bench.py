@@ -19,7 +19,8 @@ from gnnsafe.bench.study import code_version
 from gnnsafe.cli import bench as module
 from gnnsafe.methods import METHODS, MSP
 
-TINY = ["bench", "--datasets", "synthetic", "--shifts", "label,domain", "--methods", "msp,gnnsafe++", "--epochs", "2"]
+TINY = ["bench", "--datasets", "synthetic", "--shifts", "label,domain", "--methods", "msp,gnnsafe++", "--epochs", "2",
+        "--protocol", "paper"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,7 @@ def test_a_plan_is_run_kept_and_ordered(finished, capsys, monkeypatch, tmp_path)
     assert "GNNSafe++*" in out
     assert cli.main(["report", str(finished), "--out", str(tmp_path)]) == 0
     table = out.replace(f"Tables and charts: gnnsafe report {finished}\n", "")
-    told = {
-        kind: path for kind, path in re.findall(r"^(\w+): (/.*)$", capsys.readouterr().out.removeprefix(table), re.M)
-    }
+    told = dict(re.findall(r"^(\w+): (/.*)$", capsys.readouterr().out.removeprefix(table), re.M))
     assert list(told) == ["page", "Markdown", "LaTeX", "CSV", "charts"]
     assert all(Path(path).exists() and Path(path).parent == tmp_path for path in told.values())
 
@@ -189,12 +188,32 @@ def test_a_protocol_that_was_not_run(finished, capsys):
     assert "must hold records of 'gnnsafe bench' of protocol rigorous (got none)" in capsys.readouterr().err
 
 
+def test_each_protocol_has_a_table(tmp_path, capsys):
+    command = ["bench", "--datasets", "cora", "--shifts", "label,rewire", "--methods", "msp", "--epochs", "1"]
+    assert cli.main([*command, "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    leads = [line for line in out.splitlines() if line.startswith("AUROC")]
+    assert ["paper" in lead for lead in leads] == [True, False]
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith("# method")] == ["L", "rewire"]
+    assert "left out" not in err
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == out
+    assert cli.main(["report", str(tmp_path), "--protocol", "rigorous"]) == 0
+    alone = capsys.readouterr().out
+    assert "rigorous" in alone
+    assert out.endswith(alone)
+    paper = [text.replace("label,rewire", "label") for text in command]
+    assert cli.main([*paper, "--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert "rigorous" not in capsys.readouterr().out
+
+
 def test_help_teaches(capsys):
     for command, words in {
-        "bench": ("--plan", "default: the paper's that are at hand", "goes on where it was", "Not in it yet"),
+        "bench": ("--plan", "default: the paper's that are at hand", "goes on where it was", "for all else", ".py is",
+                  "--search", "never by test data"),
         "report": ("without running anything", "default: results"),
         "methods": ("post-hoc", "trivial"),
-    }.items():
+    }.items():  # fmt: skip
         with pytest.raises(SystemExit, match="0"):
             cli.main([command, "--help"])
         text = " ".join(capsys.readouterr().out.split())

@@ -34,6 +34,13 @@ def test_margins_are_those_of_the_published_runs():
     assert len(paper.MARGINS) == 11
 
 
+def test_settings_of_the_tables_are_those_with_a_figure():
+    for dataset in (*paper.DATASETS, "citeseer", "synthetic"):
+        for shift in ("structure", "feature", "label", "domain", "time", "rewire", "planted-feature"):
+            figure = paper.published(dataset, shift, "MSP")
+            assert paper.in_tables(dataset, shift) == (figure is not None), (dataset, shift)
+
+
 @pytest.mark.skipif(not TABLES.is_file(), reason="the paper's tables are not at hand")
 def test_figures_are_those_of_the_paper():
     ours = Path(paper.__file__).with_name("paper.csv")

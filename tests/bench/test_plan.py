@@ -1,20 +1,50 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from gnnsafe.bench import paper
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.bench.run import attempts
+from gnnsafe.datasets import load_benchmark
 from gnnsafe.errors import InputError
 
 PLANTED = ["planted-feature", "planted-structure"]
 
 
 def test_all_shifts_of_the_protocol_seed_by_seed():
-    cells = [cell for cell, _ in Plan(("cora", "twitch"), seeds=2).cells()]
-    assert [cell.shift for cell in cells] == 2 * ["structure", "feature", "label", *PLANTED, "domain"]
-    assert [cell.seed for cell in cells] == 6 * [0] + 6 * [1]
+    cells = [cell for cell, _ in Plan(("cora", "twitch"), seeds=2, protocol="paper").cells()]
+    assert [cell.shift for cell in cells] == 2 * ["structure", "feature", "label", "domain"]
+    assert [cell.seed for cell in cells] == 4 * [0] + 4 * [1]
     assert cells[-1] == Cell("twitch", "domain", 1, "gcn", "paper", 200)
     rigorous = [cell for cell, _ in Plan(("cora",), seeds=1, protocol="rigorous").cells()]
     assert [cell.shift for cell in rigorous] == ["structure", "feature", "label", "rewire", *PLANTED]
+
+
+def test_where_the_papers_protocol_is_named_so_are_its_methods():
+    (_, recipes), *_ = Plan(("cora",), ("structure",), seeds=1, protocol="paper").cells()
+    assert {recipe.name for recipe in recipes} == {*paper.METHODS, "GNNSafe, keep"}
+    (_, recipes), *_ = Plan(("cora",), ("structure",), seeds=1).cells()
+    assert len(recipes) > 40
+    (_, recipes), *_ = Plan(("cora",), ("structure",), ("knn",), seeds=1, protocol="paper").cells()
+    assert [recipe.name for recipe in recipes] == ["KNN"]
+
+
+def test_the_protocol_is_the_papers_for_its_tables_and_rigorous_for_all_else():
+    cells = [cell for cell, _ in Plan(("cora", "citeseer", "twitch"), seeds=1).cells()]
+    shifts = ["structure", "feature", "label", "rewire", *PLANTED]
+    assert [cell.shift for cell in cells] == [*shifts, *shifts, "domain"]
+    papers = [(cell.dataset, cell.shift) for cell in cells if cell.protocol == "paper"]
+    assert papers == [("cora", "structure"), ("cora", "feature"), ("cora", "label"), ("twitch", "domain")]
+    for protocol in ("paper", "rigorous"):
+        cells = Plan(("cora",), ("label", "rewire"), seeds=1, protocol=protocol).cells()
+        assert {cell.protocol for cell, _ in cells} == {protocol}
+
+
+def test_the_plans_of_the_readme_say_their_protocol():
+    for path in (Path(__file__).parents[2] / "plans").iterdir():
+        assert Plan(**read_plan(path)).protocol == "paper"
 
 
 def test_a_data_set_is_under_those_named_shifts_that_it_has():
@@ -41,6 +71,7 @@ def test_methods_are_named_as_people_type_them():
         ({"protocol": "strict"}, "'protocol' must be one of paper, rigorous"),
         ({"seeds": 0}, "'seeds' must be a whole number >= 1"),
         ({"epochs": "many"}, "'epochs' must be a whole number >= 1"),
+        ({"search": 3}, "'search' must be true or false"),
     ],
 )
 def test_a_plan_that_cannot_be(settings, message):
@@ -64,6 +95,24 @@ def test_the_rigorous_protocol_tells_test_nodes_from_what_became_of_them():
     benchmark = Cell("synthetic", "feature", 0, protocol="rigorous").benchmark(None)
     assert (benchmark.ood["feature"].mask == benchmark.id.test_mask).all()
     assert Cell("synthetic", "feature", 0).benchmark(None).ood["feature"].mask.all()
+
+
+def test_a_seed_of_the_rigorous_protocol_draws_the_split_too(data_root):
+    first, second = (Cell("cora", "label", seed, protocol="rigorous").benchmark(str(data_root)) for seed in (0, 1))
+    assert (first.id.train_mask != second.id.train_mask).any()
+    assert first.source.endswith("a random split drawn from the seed, 20 per class/500/1000")
+    assert first.id.train_mask.sum() == 3 * 20
+    assert first.num_classes == 3  # 4, 5 and 6
+    first, second = (Cell("cora", "label", seed).benchmark(str(data_root)) for seed in (0, 1))
+    assert (first.id.train_mask == second.id.train_mask).all()
+    assert first.num_classes == 7
+
+
+def test_every_recipe_does_with_the_id_classes_only():
+    benchmark = load_benchmark("synthetic", shift="label", head="id", nodes=400, edges=2000, features=60)
+    recipes = Cell("synthetic", "label", 0, protocol="rigorous").recipes()
+    outcomes = {recipe.name: outcome for recipe, outcome in attempts(benchmark, recipes, epochs=2)}
+    assert not {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Exception)}
 
 
 def test_the_papers_data_sets_at_hand(data_root):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import sem, t
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, load_benchmark, shifts, train
 from gnnsafe.bench import run as module
@@ -16,6 +17,7 @@ from gnnsafe.errors import TrainingError
 from gnnsafe.methods import MSP, Energy, GNNSafe, Propagated
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import GCN, MODELS
+from gnnsafe.training.loop import History
 
 
 @pytest.fixture(autouse=True)
@@ -38,18 +40,20 @@ def blocks_with_mask(blocks):
 def test_each_objective_is_trained_once_and_shared(toy, monkeypatch):
     trained = []
 
-    def spy(model, data, *, objective, exposure, epochs, seed):
-        trained.append((objective, epochs, seed))
+    def spy(model, data, *, objective, exposure, epochs, lr, seed):
+        trained.append((objective, epochs, lr, seed))
+        return History(val_loss=[0.5, 0.25])
 
     monkeypatch.setattr(module, "train", spy)
     margin = EnergyMargin(-5.0, -1.0, 0.1)
     plan = [
         Recipe("MSP", CrossEntropy(), MSP()),
         Recipe("Energy", CrossEntropy(), Energy()),
-        Recipe("FT", margin, MSP()),
+        Recipe("FT", margin, MSP(), lr=0.1),
     ]
     results = run(toy, plan, epochs=7)
-    assert trained == [(CrossEntropy(), 7, 3), (margin, 7, 3)]
+    assert trained == [(CrossEntropy(), 7, 0.01, 3), (margin, 7, 0.1, 3)]
+    assert {result.val_loss for result in results} == {0.25}
     assert [result.method for result in results] == ["MSP", "MSP", "Energy", "Energy", "FT", "FT"]  # two OOD graphs
 
 
@@ -58,7 +62,7 @@ def test_shifts_of_one_graph_share_what_is_trained_without_exposure(toy, monkeyp
 
     def spy(model, data, *, objective, **settings):
         trained.append(objective)
-        train(model, data, objective=objective, **settings)
+        return train(model, data, objective=objective, **settings)
 
     monkeypatch.setattr(module, "train", spy)
     margin = EnergyMargin(-5.0, -1.0, 0.1)
@@ -72,7 +76,8 @@ def test_shifts_of_one_graph_share_what_is_trained_without_exposure(toy, monkeyp
     changed = toy.id.clone()
     changed.y[toy.id.train_mask] = 0
     run(replace(toy, id=changed), plan[:1], epochs=2)
-    assert trained[3:] == [CrossEntropy()] * 3  # another seed, another length, other labels
+    run(toy, [replace(plan[0], lr=0.1)], epochs=2)
+    assert trained[3:] == [CrossEntropy()] * 4  # another seed, another length, other labels, another learning rate
 
 
 def test_only_the_last_models_are_kept(toy, monkeypatch):
@@ -80,7 +85,7 @@ def test_only_the_last_models_are_kept(toy, monkeypatch):
     plan = [Recipe("MSP", CrossEntropy(), MSP())]
     for seed in range(4):
         run(replace(toy, seed=seed), plan, epochs=1)
-    assert [key[3] for key in module._kept] == [2, 3]
+    assert [key[4] for key in module._kept] == [2, 3]
 
 
 def test_a_propagated_method_shares_the_scores_of_the_method_alone(toy):
@@ -201,6 +206,16 @@ def test_summaries_are_means_and_deviations_in_percent():
     assert first.metrics["auroc"] == pytest.approx((60.0, 200**0.5))
     assert first.metrics["accuracy"] == pytest.approx((75.0, 0.0))
     assert second.metrics["auroc"] == (pytest.approx(90.0), None)
+
+
+def test_the_mean_has_a_confidence_interval():
+    """Three seeds 60, 70, 80: s = 10, and t with two degrees of freedom is 4.302653 at 97.5 %."""
+    (summary,) = summaries([result(seed, auroc) for seed, auroc in enumerate((0.6, 0.7, 0.8))])
+    assert summary.interval["auroc"] == pytest.approx(4.302653 * 10 / 3**0.5)
+    low, high = t.interval(0.95, 2, loc=70, scale=sem((60, 70, 80)))
+    assert summary.interval["auroc"] == pytest.approx((high - low) / 2)
+    assert summary.interval["accuracy"] == pytest.approx(0.0)
+    assert summaries([result(0, 0.5)])[0].interval["auroc"] is None
 
 
 def test_real_cora_reaches_the_papers_figures(data_root):

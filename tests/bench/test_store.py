@@ -45,11 +45,13 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
     [
         ({"versions": {"gnnsafe": "0.0.9", "torch": "2"}}, "of gnnsafe 0.0.9"),
         ({"versions": {"gnnsafe": "1", "torch": "1"}}, "of torch 1"),
-        ({"protocol": "rigorous"}, "of protocol rigorous"),
         ({"epochs": 50}, "of 50 epochs"),
         ({"data": "other"}, "of other data for cora"),
         ({"method_repr": "MSP(2)"}, "of other settings for MSP"),
         ({"objective_repr": "OutlierExposure()"}, "of other settings for MSP"),
+        ({"code": "edited"}, "of other settings for MSP"),
+        ({"lr": 0.1}, "of other settings for MSP"),
+        ({"chosen": {"lr": "0.01, lowest ID validation loss"}}, "of other settings for MSP"),
     ],
 )
 def test_records_that_are_not_comparable_are_left_out_and_counted(record, change, reason):
@@ -62,8 +64,11 @@ def test_records_that_are_not_comparable_are_left_out_and_counted(record, change
     assert list(preferred.left_out.values()) == [2]
 
 
-def test_other_data_sets_and_backbones_stand_beside(record):
-    records = [record(dataset="twitch", data="another"), record(backbone="gat"), record(method="Energy"), record()]
+def test_other_data_sets_backbones_and_protocols_stand_beside(record):
+    records = [
+        record(dataset="twitch", data="another"), record(backbone="gat"), record(method="Energy"),
+        record(protocol="rigorous", objective_repr="another"), record(),
+    ]  # fmt: skip
     assert select(records).records == records
 
 

@@ -161,3 +161,34 @@ class TestDownload:
             assert part in message
         assert "\n" not in message
         assert not list((tmp_path / "cache").glob("**/Cora/*"))  # nothing half-made is left behind
+
+
+def test_the_head_may_have_the_id_classes_only():
+    whole = load_benchmark("synthetic", shift="label")
+    known = load_benchmark("synthetic", shift="label", head="id")
+    assert (whole.num_classes, known.num_classes) == (6, 2)  # 0, 1 and 2 are OOD, 3 is exposure
+    left_out = whole.id.y < 4
+    assert (known.id.y[left_out] == -1).all()
+    assert (known.id.y[~left_out] == whole.id.y[~left_out] - 4).all()
+    for graph in (known.exposure, *known.ood.values()):
+        assert (graph.y == known.id.y).all()
+    for name in ("x", "edge_index", "train_mask", "val_mask", "test_mask"):
+        assert (known.id[name] == whole.id[name]).all()
+    assert load_benchmark("synthetic", shift="domain", head="id").num_classes == 6
+
+
+def test_a_public_split_may_be_drawn_anew(data_root):
+    public, drawn, again, other = (
+        load_benchmark("cora", shift="feature", root=data_root, seed=seed, split=split)
+        for seed, split in ((0, "public"), (0, "random"), (0, "random"), (1, "random"))
+    )
+    assert "public split" in public.source
+    assert "public" not in drawn.source
+    sizes = [int(drawn.id[name].sum()) for name in ("train_mask", "val_mask", "test_mask")]
+    assert sizes == [140, 500, 1000]
+    assert drawn.id.y[drawn.id.train_mask].bincount().tolist() == [20] * 7
+    assert (drawn.id.train_mask == again.id.train_mask).all()
+    assert not (drawn.id.train_mask == other.id.train_mask).all()
+    assert not (drawn.id.train_mask == public.id.train_mask).all()
+    photo = [load_benchmark("amazon-photo", shift="label", root=data_root, split=s) for s in ("public", "random")]
+    assert (photo[0].id.train_mask == photo[1].id.train_mask).all()  # it has no public one

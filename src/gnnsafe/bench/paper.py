@@ -6,8 +6,21 @@ import csv
 from collections import defaultdict
 from functools import cache
 from importlib.resources import files
+from itertools import product
 
-__all__ = ["DATASETS", "METHODS", "SHIFTS", "Margins", "margins", "published", "tables_with"]
+__all__ = [
+    "DATASETS",
+    "GRID",
+    "LEARNING_RATE",
+    "LEARNING_RATES",
+    "METHODS",
+    "SHIFTS",
+    "Margins",
+    "in_tables",
+    "margins",
+    "published",
+    "tables_with",
+]
 
 METHODS = {
     "MSP": False, "ODIN": False, "Mahalanobis": False, "Energy": False, "GKDE": False, "GPN": False, "GNNSafe": False,
@@ -21,6 +34,9 @@ SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a si
 DATASETS = {
     "cora": "Cora", "amazon-photo": "Amazon", "coauthor-cs": "Coauthor", "twitch": "Twitch", "arxiv": "Arxiv"
 }  # fmt: skip
+
+LEARNING_RATE = 0.01  # of the published runs
+LEARNING_RATES = (0.1, 0.01, 0.001)  # the grid that the paper searches
 
 Margins = tuple[float, float, float]  # t_in, t_out, λ
 
@@ -39,6 +55,17 @@ MARGINS: dict[tuple[str, str], tuple[Margins, Margins]] = {
     ("arxiv", "time"): ((-9.0, -4.0, 0.01), (-9.0, -2.0, 0.01)),
 }
 COMMON = (-5.0, -1.0, 0.1)  # in the middle of the paper's grids; where there is no published run, chosen by no figure
+
+GRID: list[Margins] = list(product((-9.0, -7.0, -5.0), (-1.0, -2.0, -3.0, -4.0), (0.01, 0.1, 1.0)))  # the paper's
+
+
+def in_tables(dataset: str, shift: str) -> bool:
+    """Whether the paper's tables have this data set under this shift.
+
+    >>> in_tables("cora", "label"), in_tables("cora", "rewire"), in_tables("citeseer", "label")
+    (True, False, False)
+    """
+    return (dataset, shift) in MARGINS
 
 
 def margins(dataset: str, shift: str) -> tuple[Margins, Margins]:

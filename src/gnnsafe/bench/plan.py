@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gnnsafe.bench import paper
+from gnnsafe.bench.own import own_recipes
 from gnnsafe.bench.recipes import BACKBONES, Protocol, Recipe, recipes
 from gnnsafe.datasets import DATASETS, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, MissingExtraError, require, require_known, require_whole
 
 __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
 
+OWN = ".py"
 PLANTED = ("planted-feature", "planted-structure")
-SHIFTS = {"paper": (*paper.SHIFTS, *PLANTED), "rigorous": (*paper.SHIFTS, "rewire", *PLANTED)}
+SHIFTS = {"paper": paper.SHIFTS, "rigorous": (*paper.SHIFTS, "rewire", *PLANTED)}
+METHODS = (*paper.METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,12 @@ class Cell:
     epochs: int = 200
 
     def benchmark(self, root: str | None) -> Benchmark:
-        """The data; under the rigorous protocol no training node in new clothes is an OOD test node."""
-        nodes: Any = "id-test" if self.protocol == "rigorous" else "all"
-        return load_benchmark(self.dataset, shift=self.shift, seed=self.seed, root=root, test_nodes=nodes)
+        """The data; under the rigorous protocol no training node in new clothes is an OOD test node, the seed draws
+        the split too, and the classifier has the ID classes only.
+        """
+        rigorous: Any = {"test_nodes": "id-test", "split": "random", "head": "id"}
+        options = rigorous if self.protocol == "rigorous" else {}
+        return load_benchmark(self.dataset, shift=self.shift, seed=self.seed, root=root, **options)
 
     def recipes(self) -> list[Recipe]:
         """All that there are for it."""
@@ -41,19 +47,27 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run; shifts and methods are all that there are unless named."""
+    """What is to be run; shifts and methods are all that there are unless named.
+
+    A method whose name ends in `.py` is a file with methods of one's own. The protocol is, unless named, the paper's
+    for what its tables have and the rigorous one for all else; where the paper's is named, so are its shifts and
+    methods, unless others are. `search` chooses hyper-parameters: see `bench.search`.
+    """
 
     datasets: tuple[str, ...]
     shifts: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     backbones: tuple[str, ...] = ("gcn",)
     seeds: int = 5
-    protocol: Protocol = "paper"
+    protocol: Protocol | None = None
     epochs: int = 200
+    search: bool = False
 
     def __post_init__(self) -> None:
-        require_known("protocol", self.protocol, get_args(Protocol))
+        if self.protocol is not None:
+            require_known("protocol", self.protocol, get_args(Protocol))
         require_whole("seeds", self.seeds, 1)
+        require(isinstance(self.search, bool), "search", "be true or false", repr(self.search))
         require_whole("epochs", self.epochs, 1)
         for name in ("datasets", "shifts", "methods", "backbones"):
             values = getattr(self, name)
@@ -73,15 +87,26 @@ class Plan:
         recipes = {recipe.name for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
         listed = {_plain(name): re.sub("[ ,]+", "-", name.lower()) for name in sorted(recipes)}
         for method in self.methods:
-            require_known("methods", listed.get(_plain(method), method), listed.values())
+            if not method.endswith(OWN):
+                require_known("methods", listed.get(_plain(method), method), listed.values())
+        for recipe in self._own("gcn"):
+            require(recipe.name not in recipes, "methods", "have names of their own", f"{recipe.name} twice")
+            recipes.add(recipe.name)
 
     def cells(self) -> list[tuple[Cell, list[Recipe]]]:
         """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
-        wanted = {_plain(method) for method in self.methods}
+        named = self.methods or (METHODS if self.protocol == "paper" else ())
+        wanted = {_plain(method) for method in named if not method.endswith(OWN)}
+        own = {backbone: self._own(backbone) for backbone in self.backbones}
         return [
-            (cell, [recipe for recipe in cell.recipes() if not wanted or _plain(recipe.name) in wanted])
+            (cell, [recipe for recipe in cell.recipes() if not named or _plain(recipe.name) in wanted]
+             + own[cell.backbone])
             for cell in self._cells()
-        ]
+        ]  # fmt: skip
+
+    def _own(self, backbone: str) -> list[Recipe]:
+        files = [method for method in dict.fromkeys(self.methods) if method.endswith(OWN)]
+        return [recipe for file in files for recipe in own_recipes(file, backbone=backbone)]
 
     def without_shifts(self) -> list[str]:
         """The data sets that have none of the shifts that were named."""
@@ -89,7 +114,7 @@ class Plan:
 
     def _cells(self) -> list[Cell]:
         return [
-            Cell(dataset, shift, seed, backbone, self.protocol, self.epochs)
+            Cell(dataset, shift, seed, backbone, self._protocol(dataset, shift), self.epochs)
             for seed in range(self.seeds)
             for dataset in dict.fromkeys(self.datasets)
             for shift in self._shifts(dataset)
@@ -98,8 +123,11 @@ class Plan:
 
     def _shifts(self, dataset: str) -> list[str]:
         entry = DATASETS[dataset]
-        usual = (*SHIFTS[self.protocol], *entry.own)
+        usual = (*SHIFTS[self.protocol or "rigorous"], *entry.own)
         return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
+
+    def _protocol(self, dataset: str, shift: str) -> Protocol:
+        return self.protocol or ("paper" if paper.in_tables(dataset, shift) else "rigorous")
 
 
 def _plain(name: str) -> str:

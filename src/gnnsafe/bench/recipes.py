@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Literal
 
@@ -13,7 +13,16 @@ from gnnsafe.models import MODELS
 from gnnsafe.sparse import Isolated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
 
-__all__ = ["BACKBONES", "OWN_TRAINING", "Protocol", "Recipe", "demo_recipes", "recipes"]
+__all__ = [
+    "BACKBONES",
+    "OWN_TRAINING",
+    "Protocol",
+    "Recipe",
+    "alone_and_propagated",
+    "demo_recipes",
+    "margins_text",
+    "recipes",
+]
 
 Protocol = Literal["paper", "rigorous"]
 
@@ -21,6 +30,9 @@ Protocol = Literal["paper", "rigorous"]
 OWN_TRAINING = {"gkde": ("kernel-dirichlet", None), "gpn": ("uncertain-cross-entropy", "gpn")}
 
 BACKBONES = tuple(name for name in MODELS if name not in {model for _, model in OWN_TRAINING.values()})
+
+PUBLISHED = "as in the published runs"
+UNCHOSEN = "common to all shifts, chosen by no figure"
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,11 @@ class Recipe:
     objective: Objective
     method: Method
     model: str = "gcn"
+    code: str = ""
+    """A hash of the file that the method is defined in, where that is not gnnsafe's own."""
+    lr: float = paper.LEARNING_RATE
+    chosen: dict[str, str] = field(default_factory=lambda: {"lr": f"{paper.LEARNING_RATE}, {PUBLISHED}"})
+    """How each hyper-parameter was chosen."""
 
 
 def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone: str = "gcn") -> list[Recipe]:
@@ -54,7 +71,7 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     ]
     for key, method in METHODS.items():
         if key != "gnnsafe":
-            table += _alone_and_propagated(key, method, backbone)
+            table += alone_and_propagated(method, backbone, key=key)
     further = {
         "Energy K=16": Propagated(Energy(), 16),
         "MSP K=8": Propagated(MSP(), 8),
@@ -62,19 +79,34 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
         "DiffusedKNN s=2 K=0": DiffusedKNN(diffusion=2, steps=0),
     }
     table += [Recipe(name, CrossEntropy(), method, backbone) for name, method in further.items()]
+    published = protocol == "paper" and paper.in_tables(dataset, shift.removeprefix("planted-"))
+    how = PUBLISHED if published else UNCHOSEN
+    table = [_explained(recipe, how) for recipe in table]
     exposed = shift != "label" or DATASETS[dataset].classes > 3
     return [recipe for recipe in table if exposed or not recipe.objective.needs_exposure]
 
 
-def _alone_and_propagated(key: str, method: type[Method], backbone: str) -> list[Recipe]:
+def margins_text(objective: EnergyMargin) -> str:
+    """Its margins and weight, for a reader."""
+    return f"t_in {objective.t_in:g}, t_out {objective.t_out:g}, λ {objective.weight:g}"
+
+
+def _explained(recipe: Recipe, how: str) -> Recipe:
+    if not isinstance(recipe.objective, EnergyMargin):
+        return recipe
+    return replace(recipe, chosen={**recipe.chosen, "margins": f"{margins_text(recipe.objective)}, {how}"})
+
+
+def alone_and_propagated(method: type[Method], backbone: str, *, key: str = "", code: str = "") -> list[Recipe]:
+    """A method as it is, and with K = 2 unless it has steps of its own; `key` is its name in METHODS."""
     objective, model = OWN_TRAINING.get(key, ("cross-entropy", None))
     if model is not None and backbone != "gcn":
         return []
     name, trained = method.__name__, OBJECTIVES[objective]()
-    alone = Recipe(name, trained, method(), model or backbone)
+    alone = Recipe(name, trained, method(), model or backbone, code)
     if method is Energy or "steps" in signature(method).parameters:  # GNNSafe is Energy's; these have it built in
         return [alone]
-    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model or backbone)]
+    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model or backbone, code)]
 
 
 def demo_recipes(shift: str) -> list[Recipe]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,8 @@ class Result:
     right: NDArray[np.bool_]
     """Of the ID nodes: whether the classifier gives them their class."""
     ood: str = ""
+    val_loss: float = math.nan
+    """The lowest ID validation loss: that of the epoch whose weights were scored."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -72,10 +75,10 @@ def attempts(
     benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int
 ) -> Iterator[tuple[Recipe, list[Result] | Exception]]:
     """Each recipe with its results, or with what went wrong: one that fails costs no other."""
-    trainings = dict.fromkeys((recipe.model, recipe.objective) for recipe in recipes)
+    trainings = dict.fromkeys((recipe.model, recipe.objective, recipe.lr) for recipe in recipes)
     outputs = {training: _attempt(_Trained.on, benchmark, *training, epochs) for training in trainings}
     for recipe in recipes:
-        trained = outputs[recipe.model, recipe.objective]
+        trained = outputs[recipe.model, recipe.objective, recipe.lr]
         if isinstance(trained, Exception):
             yield recipe, trained
         else:
@@ -95,24 +98,22 @@ class _Trained:
 
     inside: Outputs
     outside: dict[str, Outputs]
+    val_loss: float
     seconds: dict[str, float]
 
     scores: dict[str, _Scores] = field(default_factory=dict)
     """What a method gave, by its repr: propagated, it shares the scores with the method alone."""
 
     @classmethod
-    def on(cls, benchmark: Benchmark, name: str, objective: Objective, epochs: int) -> _Trained:
-        model, duration = _model(benchmark, name, objective, epochs)
-        for graph in (
-            benchmark.id,
-            *benchmark.ood.values(),
-        ):  # made ready, and kept so: what follows is inference alone
+    def on(cls, benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> _Trained:
+        model, val_loss, duration = _model(benchmark, name, objective, lr, epochs)
+        for graph in (benchmark.id, *benchmark.ood.values()):  # made ready once: what follows is inference
             Outputs.of(model, graph)
         start = perf_counter()
         inside = Outputs.of(model, benchmark.id)
         outside = {key: Outputs.of(model, ood) for key, ood in benchmark.ood.items()}
         seconds = {"train": duration, "epoch": duration / epochs, "forward": perf_counter() - start}
-        return cls(inside, outside, seconds)
+        return cls(inside, outside, val_loss, seconds)
 
     def scored(self, method: Method, y: Tensor, mask: Tensor) -> _Scores:
         """The method's scores of the ID graph and of each OOD graph, with the seconds they take from the outputs on."""
@@ -133,18 +134,21 @@ class _Trained:
         return self.scores[key]
 
 
-def _model(benchmark: Benchmark, name: str, objective: Objective, epochs: int) -> tuple[nn.Module, float]:
-    """A trained model, and how many seconds its training took.
+def _model(
+    benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int
+) -> tuple[nn.Module, float, float]:
+    """A trained model, its ID validation loss, and how many seconds its training took.
 
     One trained without exposure is the same under every shift that leaves the ID graph alone: the last ones are kept.
     """
-    key = (name, objective, epochs, benchmark.seed, fingerprint(benchmark.id))
+    key = (name, objective, lr, epochs, benchmark.seed, fingerprint(benchmark.id))
     if key in _kept:
         return _kept[key]
     start, graph = perf_counter(), benchmark.id
     model = MODELS[name](graph.num_features, HIDDEN, benchmark.num_classes)
-    train(model, graph, objective=objective, exposure=benchmark.exposure, epochs=epochs, seed=benchmark.seed)
-    trained = model, perf_counter() - start
+    settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "seed": benchmark.seed}
+    history = train(model, graph, objective=objective, exposure=benchmark.exposure, **settings)
+    trained = model, min(history.val_loss), perf_counter() - start
     if not objective.needs_exposure:
         _kept[key] = trained
         if len(_kept) > MOST_KEPT:
@@ -152,7 +156,7 @@ def _model(benchmark: Benchmark, name: str, objective: Objective, epochs: int) -
     return trained
 
 
-_kept: dict[Hashable, tuple[nn.Module, float]] = {}
+_kept: dict[Hashable, tuple[nn.Module, float, float]] = {}
 
 
 def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Result]:
@@ -181,6 +185,7 @@ def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Re
                 ood_scores,
                 right,
                 name,
+                trained.val_loss,
                 seconds,
             )
         )

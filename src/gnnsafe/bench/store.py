@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from gnnsafe.bench.curves import Curves
+from gnnsafe.bench.paper import LEARNING_RATE
 from gnnsafe.errors import InputError
 from gnnsafe.files import replacing
 from gnnsafe.metrics import Detection
@@ -39,6 +40,11 @@ class Record:
     """Fingerprint of the data set's tensors, before any shift is drawn."""
     versions: dict[str, str]
     created: str
+    code: str = ""
+    """A hash of the file that the method is defined in, where that is not gnnsafe's own."""
+    lr: float = LEARNING_RATE
+    chosen: dict[str, str] = field(default_factory=dict)
+    """How each hyper-parameter was chosen."""
     source: str = ""
     model: str = ""
     ood: str = ""
@@ -46,6 +52,8 @@ class Record:
     accuracy: float = 0.0
     curves: Curves | None = None
     """Of the scores; none where the run failed."""
+    val_loss: float = 0.0
+    """The lowest ID validation loss: that of the epoch whose weights were scored."""
     seconds: dict[str, float] = field(default_factory=dict)
     memory: float = 0.0
     """Peak resident memory of the process so far, in MiB."""
@@ -56,7 +64,13 @@ class Record:
         """All that decides the figures: a run is finished where a record has its key."""
         cell = (self.dataset, self.shift, self.seed, self.backbone, self.protocol, self.epochs, self.data)
         versions = (self.versions["gnnsafe"], self.versions["torch"])
-        return (*cell, self.method, self.method_repr, self.objective_repr, *versions)
+        return (*cell, self.method, *self.settings, *versions)
+
+    @property
+    def settings(self) -> tuple[Hashable, ...]:
+        """What its name stands for, and why."""
+        chosen = tuple(sorted(self.chosen.items()))
+        return (self.method_repr, self.objective_repr, self.code, self.lr, chosen)
 
     @property
     def detection(self) -> Detection:
@@ -110,23 +124,23 @@ def _record(fields: dict[str, Any]) -> Record:
 
 
 class Selection(NamedTuple):
-    """Records that may stand in one table, runs that failed and were not made good, and how many others there are."""
+    """Records that may stand in tables, one for each protocol; runs that failed and were not made good; the others."""
 
     records: list[Record]
     failures: list[Record]
     left_out: Counter[str]
 
 
-# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable.
+# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable; each
+# protocol has tables of its own.
 CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable], str]] = [
     (lambda r: None, lambda r: r.versions["gnnsafe"], "of gnnsafe {0.versions[gnnsafe]}"),
     (lambda r: None, lambda r: r.versions["torch"], "of torch {0.versions[torch]}"),
-    (lambda r: None, lambda r: r.protocol, "of protocol {0.protocol}"),
     (lambda r: None, lambda r: r.epochs, "of {0.epochs} epochs"),
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
     (
-        lambda r: (r.dataset, r.shift, r.backbone, r.method),
-        lambda r: (r.method_repr, r.objective_repr),
+        lambda r: (r.protocol, r.dataset, r.shift, r.backbone, r.method),
+        lambda r: r.settings,
         "of other settings for {0.method}",
     ),
 ]

@@ -17,7 +17,7 @@ from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, write
-from gnnsafe.datasets import DATASETS
+from gnnsafe.datasets import DATASETS, Benchmark
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS
 
@@ -45,6 +45,9 @@ class Task:
             method_repr=repr(recipe.method),
             objective_repr=repr(recipe.objective),
             exposure=recipe.objective.needs_exposure,
+            code=recipe.code,
+            lr=recipe.lr,
+            chosen=recipe.chosen,
             data=self.data,
             versions={"gnnsafe": self.version, "torch": torch.__version__, "python": platform.python_version()},
             created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
@@ -59,10 +62,19 @@ class Task:
         """What is left to do."""
         return replace(self, recipes=[recipe for recipe in self.recipes if self.record(recipe).key not in finished])
 
+    @property
+    def group(self) -> Hashable:
+        """Tasks of one group share what is trained on their ID graph: their shifts leave it alone."""
+        return replace(self.cell, shift=self.cell.shift if self.cell.shift in MOVED else "")
+
+    def benchmark(self) -> Benchmark:
+        """What the recipes are run on."""
+        return self.cell.benchmark(self.root)
+
     def carry_out(self) -> list[Record]:
         """Run the recipes and keep the records, those of failed runs too; returns the records."""
         try:
-            benchmark = self.cell.benchmark(self.root)
+            benchmark = self.benchmark()
         except Exception as error:
             records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
         else:
@@ -86,6 +98,7 @@ def _fields(outcome: list[Result] | Exception) -> list[dict[str, Any]]:
             "metrics": result.detection._asdict(),
             "accuracy": result.accuracy,
             "curves": result.curves,
+            "val_loss": result.val_loss,
             "seconds": result.seconds,
             "memory": _peak_memory(),
         }
@@ -121,11 +134,10 @@ def tasks(cells: Iterable[tuple[Cell, list[Recipe]]], *, root: str | None, versi
 
 
 def chains(work: Iterable[Task]) -> list[list[Task]]:
-    """Tasks for one process: those whose shifts leave the ID graph alone share what is trained on it."""
+    """Tasks for one process, after each other: those that share what is trained."""
     groups: dict[Hashable, list[Task]] = {}
     for task in work:
-        cell = replace(task.cell, shift=task.cell.shift if task.cell.shift in MOVED else "")
-        groups.setdefault(cell, []).append(task)
+        groups.setdefault(task.group, []).append(task)
     return list(groups.values())
 
 

@@ -1,10 +1,12 @@
-"""Figures of several seeds and OOD graphs as one: mean and deviation."""
+"""Figures of several seeds and OOD graphs as one: mean, deviation and confidence interval."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
+
+from scipy.special import stdtrit
 
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.store import Record
@@ -24,6 +26,8 @@ class Summary:
     metrics: dict[str, tuple[float, float | None]]
     values: dict[str, list[float]]
     """What the means are of: a figure per seed."""
+    interval: dict[str, float | None]
+    """Half the width of the mean's 95 % confidence interval, t s / √n with Student's t, in percent."""
 
 
 def summaries(results: Iterable[Result | Record]) -> list[Summary]:
@@ -44,4 +48,6 @@ def _summary(key: tuple[str, str, str], seeds: list[list[Result | Record]]) -> S
     names = (*Detection._fields, "accuracy")
     values = {name: [100 * value for value in column] for name, column in zip(names, columns, strict=True)}
     spread = {name: (fmean(column), stdev(column) if len(column) > 1 else None) for name, column in values.items()}
-    return Summary(*key, len(seeds), spread, values)
+    half = float(stdtrit(len(seeds) - 1, 0.975)) / len(seeds) ** 0.5 if len(seeds) > 1 else None
+    interval = {name: None if half is None or std is None else half * std for name, (_, std) in spread.items()}
+    return Summary(*key, len(seeds), spread, values, interval)

@@ -6,16 +6,21 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal, get_args
 
 import numpy as np
+import torch
 
 from gnnsafe.datasets import shifts
 from gnnsafe.datasets.catalogue import DATASETS, Parts, synthetic_dataset
 from gnnsafe.datasets.shifts.graphs import TestNodes
 from gnnsafe.errors import require, require_known
-from gnnsafe.graph import Data
+from gnnsafe.graph import Data, changed
 
 __all__ = ["Benchmark", "load_benchmark"]
+
+Split = Literal["public", "random"]
+Head = Literal["all", "id"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,8 @@ class Benchmark:
 
     `id` has `train_mask`, `val_mask` and `test_mask`; `exposure` (None where the shift leaves no class for it) and each
     graph of `ood` have `mask`, the nodes that count. An OOD graph with a `test_mask` of its own has ID nodes among its
-    OOD nodes, against which these are told apart. The classifier has one output per class of the whole data set:
-    `num_classes`.
+    OOD nodes, against which these are told apart. The classifier has `num_classes` outputs: one per class of the whole
+    data set, or with `head="id"` one per class that some ID node has.
     """
 
     name: str
@@ -45,14 +50,21 @@ def load_benchmark(
     seed: int = 0,
     root: str | os.PathLike[str] | None = None,
     test_nodes: TestNodes = "all",
+    split: Split = "public",
+    head: Head = "all",
     **size: int,
 ) -> Benchmark:
     """A data set under a shift: `load_benchmark("cora", shift="structure")`; `gnnsafe datasets` lists them.
 
     Where the shift is drawn at random, the OOD graph is the first draw and the exposure graph the second. All their
-    nodes count; with `test_nodes="id-test"`, the rigorous protocol's choice, only those that are ID test nodes in the
-    original do (planted shifts choose their nodes themselves). Label shift: see `label_classes`. `synthetic` takes a
-    size: any of `nodes`, `edges`, `features` and `classes`.
+    nodes count. Label shift: see `label_classes`. `synthetic` takes a size: any of `nodes`, `edges`, `features` and
+    `classes`. What the rigorous protocol has otherwise:
+
+    - `test_nodes="id-test"`: only those nodes count that are ID test nodes in the original (planted shifts choose
+      their nodes themselves).
+    - `split="random"`: the seed draws the split where the data set has a public one, too, 20 per class/500/1000.
+    - `head="id"`: classes that no ID node has get no output; the others are numbered 0, 1, …, and the nodes of left-out
+      classes have no label, −1.
     """
     require_known("name", name, DATASETS)
     for option in size:
@@ -60,14 +72,19 @@ def load_benchmark(
         require_known("option", option, ("nodes", "edges", "features", "classes"))
     dataset = synthetic_dataset(**size) if size else DATASETS[name]
     require_known("shift", shift, dataset.shifts)
-    require_known("test_nodes", test_nodes, ("all", "id-test"))
+    require_known("test_nodes", test_nodes, get_args(TestNodes))
+    require_known("split", split, get_args(Split))
+    require_known("head", head, get_args(Head))
     require(isinstance(seed, int) and seed >= 0, "seed", "be a whole number >= 0", seed)
     if shift in dataset.own:
         parts, source = dataset.own[shift](root, seed)
     else:
-        assert dataset.graph is not None
-        data, source = dataset.graph(root, seed)
+        graph = dataset.redrawn if split == "random" and dataset.redrawn is not None else dataset.graph
+        assert graph is not None
+        data, source = graph(root, seed)
         parts = _single_graph(data, shift, seed, test_nodes, dataset.middle)
+    if head == "id":
+        parts = _id_classes_only(*parts)
     return Benchmark(name, shift, seed, *parts, num_classes=int(parts[0].y.max()) + 1, source=source)
 
 
@@ -85,6 +102,18 @@ def label_classes(num_classes: int, middle: int | None = None) -> tuple[set[int]
         return {0}, set()
     middle = min(num_classes // 2, num_classes - 3) if middle is None else middle
     return set(range(middle)), {middle}
+
+
+def _id_classes_only(inside: Data, exposure: Data | None, outside: dict[str, Data]) -> Parts:
+    split = inside.train_mask | inside.val_mask | inside.test_mask
+    classes = inside.y[split].unique()  # in order
+
+    def renumbered(graph: Data) -> Data:
+        place = torch.searchsorted(classes, graph.y).clamp(max=len(classes) - 1)
+        return changed(graph, y=place.where(classes[place] == graph.y, -1))
+
+    seen = None if exposure is None else renumbered(exposure)
+    return renumbered(inside), seen, {name: renumbered(graph) for name, graph in outside.items()}
 
 
 def _single_graph(data: Data, shift: str, seed: int, test_nodes: TestNodes, middle: int | None) -> Parts:

@@ -16,7 +16,7 @@ from gnnsafe.datasets.cache import cached_graph
 from gnnsafe.datasets.cora import packaged_cora
 from gnnsafe.datasets.public import PUBLIC
 from gnnsafe.datasets.shifts import domain, time
-from gnnsafe.datasets.splits import random_split
+from gnnsafe.datasets.splits import per_class_split, random_split
 from gnnsafe.graph import Data
 
 __all__ = ["DATASETS", "SINGLE_GRAPH", "Dataset", "Parts", "synthetic_dataset"]
@@ -28,6 +28,7 @@ SINGLE_GRAPH = (
     "structure", "feature", "label", "rewire", "feature-noise", "perturb-edges", "planted-feature", "planted-structure",
 )  # fmt: skip
 TENTHS = "a random split drawn from the seed, 1:1:8"
+PER_CLASS = "a random split drawn from the seed, 20 per class/500/1000"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Dataset:
     graph: Callable[[Root, int], tuple[Data, str]] | None = None
     own: Mapping[str, Callable[[Root, int], tuple[Parts, str]]] = field(default_factory=dict)
     middle: int | None = None  # the exposure class of the label shift where the paper sets it
+    redrawn: Callable[[Root, int], tuple[Data, str]] | None = None  # `graph` with a drawn split, where it has a public
 
     @property
     def shifts(self) -> tuple[str, ...]:
@@ -59,9 +61,7 @@ def _at_hand(name: str) -> Callable[[Root], bool]:
 
 def _cora(root: Root, seed: int) -> tuple[Data, str]:
     data, source = PUBLIC["cora"].load(root, otherwise=lambda: packaged_cora(seed))
-    if "package" in source:
-        return data, f"{source}, a random split drawn from the seed, 20 per class/500/1000"
-    return data, f"{source}, the public split, 140/500/1000"
+    return data, f"{source}, {PER_CLASS if 'package' in source else 'the public split, 140/500/1000'}"
 
 
 def _cora_at_hand(root: Root) -> bool:
@@ -75,6 +75,14 @@ def _public_split(name: str) -> Callable[[Root, int], tuple[Data, str]]:
     def load(root: Root, seed: int) -> tuple[Data, str]:
         data, source = PUBLIC[name].load(root)
         return data, f"{source}, the public split"
+
+    return load
+
+
+def _per_class(name: str) -> Callable[[Root, int], tuple[Data, str]]:
+    def load(root: Root, seed: int) -> tuple[Data, str]:
+        data, source = PUBLIC[name].load(root, otherwise=(lambda: packaged_cora(seed)) if name == "cora" else None)
+        return per_class_split(data, seed), f"{source}, {PER_CLASS}"
 
     return load
 
@@ -151,9 +159,13 @@ def synthetic_dataset(*, nodes: int = 2000, edges: int = 10_000, features: int =
 
 
 DATASETS = {
-    "cora": Dataset(2708, 10_556, "1433", 7, _cora_at_hand, _cora),
-    "citeseer": Dataset(3327, 9104, "3703", 6, _at_hand("citeseer"), _public_split("citeseer")),
-    "pubmed": Dataset(19_717, 88_648, "500", 3, _at_hand("pubmed"), _public_split("pubmed")),
+    "cora": Dataset(2708, 10_556, "1433", 7, _cora_at_hand, _cora, redrawn=_per_class("cora")),
+    "citeseer": Dataset(
+        3327, 9104, "3703", 6, _at_hand("citeseer"), _public_split("citeseer"), redrawn=_per_class("citeseer")
+    ),
+    "pubmed": Dataset(
+        19_717, 88_648, "500", 3, _at_hand("pubmed"), _public_split("pubmed"), redrawn=_per_class("pubmed")
+    ),
     "amazon-photo": Dataset(7650, 238_162, "745", 8, _at_hand("amazon-photo"), _tenths("amazon-photo")),
     "amazon-computers": Dataset(13_752, 491_722, "767", 10, _at_hand("amazon-computers"), _tenths("amazon-computers")),
     "coauthor-cs": Dataset(18_333, 163_788, "6805", 15, _at_hand("coauthor-cs"), _tenths("coauthor-cs"), middle=4),

@@ -18,7 +18,7 @@ def altair() -> Any:
     try:
         importlib.import_module("vl_convert")  # carries the JavaScript that makes a page work offline
         return importlib.import_module("altair")
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError(f"the report needs {error.name}: pip install 'gnnsafe[report]'") from error
 
 

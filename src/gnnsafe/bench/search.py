@@ -1,0 +1,156 @@
+"""A search for hyper-parameters by the paper's grids, on ID validation and exposure nodes: it sees no test data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+
+from gnnsafe.bench import paper
+from gnnsafe.bench.plan import Cell
+from gnnsafe.bench.recipes import Recipe, margins_text
+from gnnsafe.bench.store import Record
+from gnnsafe.bench.study import Task
+from gnnsafe.datasets import Benchmark
+from gnnsafe.graph import changed
+from gnnsafe.methods import MSP
+from gnnsafe.training import EnergyMargin
+
+__all__ = ["FOLDER", "STEPS", "Step", "Trial", "blind", "settled", "trials"]
+
+FOLDER = "search"  # in the store's
+
+
+def blind(benchmark: Benchmark) -> Benchmark:
+    """The benchmark without its test data.
+
+    ID validation nodes stand for ID test nodes. One half of the exposure nodes, drawn from the seed, is left to learn
+    from; the other, held out, stands for OOD test nodes.
+    """
+    inside = changed(benchmark.id, test_mask=benchmark.id.val_mask)
+    exposure = benchmark.exposure
+    if exposure is None:  # only the validation loss is read then: nodes told from themselves
+        return replace(benchmark, id=inside, ood={"": changed(inside, mask=inside.val_mask)})
+    ids = exposure.mask.nonzero().squeeze(1)
+    ids = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(benchmark.seed))]
+    held = torch.zeros_like(exposure.mask)
+    held[ids[: len(ids) // 2]] = True
+    among = {"test_mask": exposure.val_mask} if "test_mask" in exposure else {}  # planted: ID nodes of the same graph
+    unseen = {"exposure": changed(exposure, mask=held, **among)}
+    return replace(benchmark, id=inside, exposure=changed(exposure, mask=exposure.mask & ~held), ood=unseen)
+
+
+@dataclass(frozen=True)
+class Trial(Task):
+    """One value tried, in the cell of seed 0."""
+
+    @property
+    def group(self) -> Hashable:
+        """Alone: trials are many, and spread over the cores."""
+        return self.runs()[0].key
+
+    def benchmark(self) -> Benchmark:
+        """No test data."""
+        return blind(super().benchmark())
+
+
+class Step(NamedTuple):
+    """One search: the values that a recipe may take, what is tried of each, and what of its record is to be least."""
+
+    name: str
+    values: Callable[[Recipe], list[Recipe]]
+    tried: Callable[[Recipe], Recipe]
+    loss: Callable[[Record], float]
+    text: Callable[[Recipe], str]
+    reason: str
+
+
+def _rates(recipe: Recipe) -> list[Recipe]:
+    return [replace(recipe, lr=lr) for lr in paper.LEARNING_RATES]
+
+
+def _margins(recipe: Recipe) -> list[Recipe]:
+    objective = recipe.objective
+    if not isinstance(objective, EnergyMargin):
+        return []
+    grid = [replace(objective, t_in=t_in, t_out=t_out, weight=weight) for t_in, t_out, weight in paper.GRID]
+    return [replace(recipe, objective=tried) for tried in grid]
+
+
+STEPS = (
+    Step(
+        "lr",
+        _rates,
+        # whatever scores afterwards: recipes that share a training share its trials
+        lambda recipe: Recipe("search", recipe.objective, MSP(), recipe.model, lr=recipe.lr, chosen={}),
+        lambda record: record.val_loss,
+        lambda recipe: f"{recipe.lr:g}",
+        f"lowest ID validation loss among {', '.join(map(str, paper.LEARNING_RATES))}",
+    ),
+    Step(
+        "margins",
+        _margins,
+        lambda recipe: replace(recipe, chosen={}),
+        lambda record: -record.metrics["auroc"],
+        lambda recipe: margins_text(recipe.objective),  # type: ignore[arg-type]
+        f"highest AUROC of ID validation against held-out exposure nodes among {len(paper.GRID)}",
+    ),
+)
+
+
+def trials(work: Iterable[Task], step: Step) -> list[Trial]:
+    """What has to be tried for these tasks: in the cell of seed 0, for all seeds."""
+    found = {
+        trial.runs()[0].key: trial
+        for task in work
+        if task.cell.seed == 0
+        for recipe in task.recipes
+        for trial in _trials(task, recipe, step)
+    }
+    return list(found.values())
+
+
+def _trials(task: Task, recipe: Recipe, step: Step) -> list[Trial]:
+    known = {field.name: getattr(task, field.name) for field in fields(Task)}
+    known["folder"] = task.folder / FOLDER
+    return [Trial(**{**known, "recipes": [step.tried(value)]}) for value in step.values(recipe)]
+
+
+def settled(work: Sequence[Task], step: Step, records: Iterable[Record]) -> list[Task]:
+    """The tasks with the values that did best in the trials' records; the first of equals.
+
+    Protocol `paper`: each shift has its own, `rigorous`: the best mean over the data set's shifts. A value of which a
+    trial failed is not chosen.
+    """
+    losses = {record.key: step.loss(record) for record in records if not record.error}
+    found: dict[Hashable, dict[str, list[float]]] = {}
+    for task in work:
+        if task.cell.seed == 0:
+            for recipe in task.recipes:
+                keys = [trial.runs()[0].key for trial in _trials(task, recipe, step)]
+                shifts = found.setdefault(_place(task.cell, recipe), {})
+                shifts[task.cell.shift] = [losses.get(key, math.inf) for key in keys]
+    return [
+        replace(task, recipes=[_chosen(recipe, step, found[_place(task.cell, recipe)]) for recipe in task.recipes])
+        for task in work
+    ]
+
+
+def _place(cell: Cell, recipe: Recipe) -> Hashable:
+    shift = cell.shift if cell.protocol == "paper" else ""
+    return cell.dataset, cell.backbone, cell.protocol, shift, recipe.name
+
+
+def _chosen(recipe: Recipe, step: Step, losses: dict[str, list[float]]) -> Recipe:
+    values, means = step.values(recipe), [fmean(column) for column in zip(*losses.values(), strict=True)]
+    if not values:
+        return recipe
+    if min(means) == math.inf:
+        return replace(recipe, chosen={**recipe.chosen, step.name: f"{step.text(recipe)}, every trial failed"})
+    best = values[means.index(min(means))]
+    where = f", mean over {', '.join(losses)}" if len(losses) > 1 else ""
+    return replace(best, chosen={**recipe.chosen, step.name: f"{step.text(best)}, {step.reason}{where}"})
