@@ -19,6 +19,7 @@ import torch
 import xxhash
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import check_edge_index
 
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
+BAG_COLUMNS = 8  # from which on an embedding bag is 1.2 to 4 times as fast as MKL's CSR product
 
 Isolated = Literal["keep", "decay"]
 Result = TypeVar("Result")
@@ -72,11 +74,21 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Sparse, dense: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return matrix.csr @ dense
+        return _times(matrix.csr, dense)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, ctx.matrix.T @ gradients[0].contiguous()
+
+
+def _times(csr: Tensor, dense: Tensor) -> Tensor:
+    """A X. A row of A X is a weighted sum of rows of X, a bag of embeddings, whose float32 kernel beats MKL's product."""
+    if dense.dtype != torch.float32 or dense.dim() == 1 or dense.shape[1] < BAG_COLUMNS:
+        return csr @ dense
+    starts, columns, entries = csr.crow_indices(), csr.col_indices(), csr.values()
+    return F.embedding_bag(
+        columns, dense.detach().contiguous(), starts, mode="sum", per_sample_weights=entries, include_last_offset=True
+    )
 
 
 class Pattern:
@@ -122,7 +134,7 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, pattern: Pattern, entries: Tensor, dense: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(entries, dense)
-        return pattern.matrix(entries) @ dense
+        return _times(pattern.matrix(entries), dense)
 
     @staticmethod
     @once_differentiable
@@ -130,7 +142,7 @@ class _WeightedSum(torch.autograd.Function):
         entries, dense = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         sampled = torch.sparse.sampled_addmm(ctx.pattern.matrix(entries), gradient, dense.T, beta=0.0)
-        return None, sampled.values(), ctx.pattern.transpose(entries) @ gradient
+        return None, sampled.values(), _times(ctx.pattern.transpose(entries), gradient)
 
 
 def _int32(array: Any) -> Tensor:
