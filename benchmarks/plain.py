@@ -14,7 +14,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
-from torch_geometric.nn import APPNP as Diffusion
+from torch_geometric import nn as pyg
 from torch_geometric.nn import GCNConv, JumpingKnowledge, MixHopConv, SGConv
 from torch_geometric.utils import scatter
 
@@ -77,8 +77,12 @@ class APPNP(nn.Module):
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
-        self.first, self.norm, self.last = nn.Linear(features, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.Linear(HIDDEN, classes)
-        self.diffusion = Diffusion(K=10, alpha=0.1)
+        self.first, self.norm, self.last = (
+            nn.Linear(features, HIDDEN),
+            nn.BatchNorm1d(HIDDEN),
+            nn.Linear(HIDDEN, classes),
+        )
+        self.diffusion = pyg.APPNP(K=10, alpha=0.1)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Logits."""
@@ -101,7 +105,9 @@ def copied(ours: Any, plain: Any) -> None:
             weights |= {f"{layer}.lins.{hop}.weight": part.T for hop, part in enumerate(weight.chunk(3, dim=1))}
         weights |= {"last.bias": ours.biases[0], "head.weight": ours.head.T}
     else:
-        bias = {"gcn": ["last.bias"], "jknet": ["last.bias", "head.bias"], "sgc": ["only.lin.bias"]}.get(name, ["last.bias"])
+        bias = {"gcn": ["last.bias"], "jknet": ["last.bias", "head.bias"], "sgc": ["only.lin.bias"]}.get(
+            name, ["last.bias"]
+        )
         weights |= dict(zip(bias, ours.biases, strict=True))
     for key, value in (ours.norms[0].state_dict() if ours.norms else {}).items():
         weights[f"norm.{key}"] = value

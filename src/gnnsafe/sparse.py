@@ -55,15 +55,22 @@ class Sparse:
     """
 
     def __init__(self, matrix: Any) -> None:
-        forward, transpose = sp.csr_array(matrix), sp.csr_array(matrix.T)
-        self.csr = _torch_csr(forward)
+        self.csr = _torch_csr(sp.csr_array(matrix))
+
+    @functools.cached_property
+    def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it
+        """The transpose, made when it is first asked for: scores that are propagated once never do."""
+        forward = scipy_csr(self.csr)
+        transpose = sp.csr_array(forward.T)
         if _same(forward, transpose):
-            self.T = self
-        else:
-            self.T = Sparse.__new__(Sparse)
-            self.T.csr, self.T.T = _torch_csr(transpose), self
+            return self
+        back = Sparse(transpose)
+        vars(back)["T"] = self
+        return back
 
     def __matmul__(self, dense: Tensor) -> Tensor:
+        if not (dense.requires_grad and torch.is_grad_enabled()):
+            return _times(self.csr, dense)
         product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
         return product
 
@@ -82,7 +89,7 @@ class _Product(torch.autograd.Function):
 
 
 def _times(csr: Tensor, dense: Tensor) -> Tensor:
-    """A X. A row of A X is a weighted sum of rows of X, a bag of embeddings, whose float32 kernel beats MKL's product."""
+    """A X: each row a weighted sum of rows of X, a bag of embeddings, whose float32 kernel is faster than MKL's."""
     if dense.dtype != torch.float32 or dense.dim() == 1 or dense.shape[1] < BAG_COLUMNS:
         return csr @ dense
     starts, columns, entries = csr.crow_indices(), csr.col_indices(), csr.values()
@@ -240,10 +247,10 @@ def mean_matrix(edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype, isola
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]
     """
     check_edge_index(edge_index, num_nodes)
-    source, target = edge_index.numpy()
+    source, target = _ends(edge_index, num_nodes)
     degree = np.bincount(target, minlength=num_nodes)
     if isolated == "keep":
-        alone = np.flatnonzero(degree == 0)
+        alone = np.flatnonzero(degree == 0).astype(source.dtype)
         source, target = np.concatenate([source, alone]), np.concatenate([target, alone])
     weight = (1 / np.maximum(degree, 1)).astype(_numpy_dtype(dtype))[target]
     return Sparse(sp.coo_array((weight, (target, source)), shape=(num_nodes, num_nodes)).tocsr())
@@ -292,6 +299,11 @@ def attention_pattern(edge_index: Tensor, *, num_nodes: int, heads: int) -> Patt
 
 def _with_loops(edge_index: Tensor, num_nodes: int) -> tuple[Any, Any]:
     check_edge_index(edge_index, num_nodes)
-    source, target = edge_index.numpy()
-    keep, loops = source != target, np.arange(num_nodes)
+    source, target = _ends(edge_index, num_nodes)
+    keep, loops = source != target, np.arange(num_nodes, dtype=source.dtype)
     return np.concatenate([source[keep], loops]), np.concatenate([target[keep], loops])
+
+
+def _ends(edge_index: Tensor, num_nodes: int) -> Any:
+    """Sources and targets in 32 bits where they suffice, as scipy wants them: it would make a copy of its own."""
+    return edge_index.numpy().astype(np.int32 if num_nodes < 2**31 else np.int64, copy=False)

@@ -74,7 +74,7 @@ class ConvolutionInputs:
         rows, dtype = self.features.shape[0], self.features.dtype
         mean = self.features.mean(dim=0, dtype=torch.float64)
         covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-        for part in self.features.split(MOMENT_ROWS):
+        for part in torch.split(self.features, MOMENT_ROWS):
             centred = part - mean
             covariance.addmm_(centred.T, centred, alpha=1 / rows)
         return mean.to(dtype), covariance.to(dtype)

@@ -15,7 +15,7 @@ __all__ = ["Passes", "StagedPasses", "passes"]
 
 
 class Passes(Protocol):
-    """Two passes that take turns; `validation` leaves for the next `training`, with the same weights, what they share."""
+    """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share."""
 
     def training(self) -> Tensor:
         """Logits of the rows that the loss reads, with gradients; the model is in training mode."""
@@ -48,7 +48,7 @@ class StagedPasses:
 
 
 def passes(model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> Passes:
-    """The passes over a graph whose `training` rows (None: all) and `validation` rows are read, the fastest there are."""
+    """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read."""
     if training is not None and suits(model, graph):
         return TwoLayers(model, graph, training, validation)  # type: ignore[arg-type]
     return StagedPasses(model, graph, training, validation)

@@ -11,8 +11,8 @@ validation. So Â keeps only these rows. Back from G = ∂Z:
     ∂b = Σ_i G_i,   P = Âᵀ G,   ∂W₂ = Hᵀ P,   D = P W₂ᵀ where H > 0 and 0 elsewhere,
     ∂β = Σ_i D_i,   ∂γ = Σ_i D_i x̂_i,   ∂S = γ r (D − ∂β / N − x̂ ∂γ / N),   ∂W₁ = Mᵀ ∂S.
 
-`AllRows` does this as it stands. S itself is needed on all rows only for μ, σ² and ∂W₁, and these follow from the mean m
-and the covariance C of the rows of M, which do not change either: `FewRows` has S only on the rows that Â reads, and
+`AllRows` does this as it stands. S itself is needed on all rows only for μ, σ² and ∂W₁, and these follow from the mean
+m and the covariance C of the rows of M, which do not change either: `FewRows` has S only on the rows that Â reads, and
 
     μ = m W₁,   σ² = diag(W₁ᵀ C W₁),   ∂W₁ = γ r (Mᵀ D − m ∂β − r C W₁ ∂γ)   (Mᵀ(S − μ) = N C W₁; factors by column).
 
@@ -22,7 +22,7 @@ training pass of the next share S, which has the same weights in both.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -39,12 +39,17 @@ __all__ = ["TwoLayers", "suits"]
 
 
 class Normed(NamedTuple):
-    """What normalising left behind: H, μ, r and, of few rows, C W₁."""
+    """What normalising leaves for the way back: H, μ, r and, where S has few rows, C W₁."""
 
     hidden: Tensor
     mean: Tensor
     scale: Tensor
-    spread: Tensor | None = None
+    spread: Tensor
+
+    def gradients(self, stem: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
+        """∂γ and ∂β from D."""
+        beta = back.sum(dim=0)
+        return ((stem * back).sum(dim=0) - self.mean * beta) * self.scale, beta
 
 
 class AllRows:
@@ -58,44 +63,39 @@ class AllRows:
         """S."""
         return self.inputs.convolve(weight)
 
-    def normed(self, stem: Tensor, weight: Tensor, norm: nn.BatchNorm1d) -> Normed:
-        """H, and BatchNorm's running statistics moved."""
-        running = norm.running_mean, norm.running_var
-        hidden, mean, scale = torch.native_batch_norm(
-            stem, norm.weight, norm.bias, *running, True, norm.momentum, norm.eps
-        )
-        return Normed(hidden.relu_(), mean, scale)
+    def normed(self, stem: Tensor, weight: Tensor, norm: Any) -> Normed:
+        """H; BatchNorm's running statistics move."""
+        parameters = norm.weight, norm.bias, norm.running_mean, norm.running_var
+        hidden, mean, scale = torch.native_batch_norm(stem, *parameters, True, norm.momentum, norm.eps)
+        return Normed(hidden.relu_(), mean, scale, weight)
 
-    def gradients(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """∂W₁, ∂γ, ∂β from D."""
-        nodes, beta_back = len(stem), back.sum(dim=0)
-        gamma_back = ((stem * back).sum(dim=0) - normed.mean * beta_back) * normed.scale
-        slope = normed.scale * gamma_back / nodes
-        stem_back = back.sub_(beta_back / nodes - normed.mean * slope).addcmul_(stem, slope, value=-1)
-        return self.inputs.convolved_back(stem_back) * (gamma * normed.scale), gamma_back, beta_back
+    def weight_gradient(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor, beta: Tensor) -> Tensor:
+        """∂W₁ / γ r from D, ∂γ and ∂β."""
+        slope = normed.scale * gamma / len(stem)
+        back = back.sub_(beta / len(stem) - normed.mean * slope).addcmul_(stem, slope, value=-1)
+        return self.inputs.convolved_back(back)
 
 
 class FewRows:
     """S on the rows that Â reads, its moments those of M."""
 
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
-        once, again = (np.unique(matrix.indices) for matrix in (training, validation))
+        features: Any = inputs.features
+        once, again = np.unique(training.indices), np.unique(validation.indices)
         both = np.intersect1d(once, again)
-        first, last = np.setdiff1d(once, both), np.setdiff1d(again, both)
-        rows = np.concatenate([first, both, last])  # so that each pass reads one slice
-        self.for_training, self.for_validation = slice(0, len(once)), slice(len(first), None)
-        self.training, self.validation = Sparse(training[:, rows[self.for_training]]), Sparse(
-            validation[:, rows[self.for_validation]]
-        )
-        self.features, (self.mean, self.covariance) = inputs.features[torch.from_numpy(rows)], inputs.moments
-        self.nodes = len(inputs.features)
+        rows = np.concatenate([np.setdiff1d(once, both), both, np.setdiff1d(again, both)])  # a slice for each pass
+        self.for_training, self.for_validation = slice(0, len(once)), slice(len(once) - len(both), None)
+        self.training = Sparse(training[:, rows[self.for_training]])
+        self.validation = Sparse(validation[:, rows[self.for_validation]])
+        self.features, self.nodes = features[torch.from_numpy(rows)], len(features)
+        self.mean, self.covariance = inputs.moments
 
     def stem(self, weight: Tensor) -> Tensor:
         """S."""
         return product(self.features, weight)
 
-    def normed(self, stem: Tensor, weight: Tensor, norm: nn.BatchNorm1d) -> Normed:
-        """H, and BatchNorm's running statistics moved."""
+    def normed(self, stem: Tensor, weight: Tensor, norm: Any) -> Normed:
+        """H; BatchNorm's running statistics move."""
         mean, spread = self.mean @ weight, self.covariance @ weight
         variance = (weight * spread).sum(dim=0)
         norm.running_mean.lerp_(mean, norm.momentum)
@@ -104,39 +104,32 @@ class FewRows:
         factor = norm.weight * scale
         return Normed(torch.addcmul(norm.bias - mean * factor, stem, factor).relu_(), mean, scale, spread)
 
-    def gradients(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """∂W₁, ∂γ, ∂β from D."""
-        beta_back = back.sum(dim=0)
-        gamma_back = ((stem * back).sum(dim=0) - normed.mean * beta_back) * normed.scale
-        weight_back = (back.T @ self.features[self.for_training]).T
-        weight_back = weight_back - torch.outer(self.mean, beta_back) - normed.spread * (normed.scale * gamma_back)
-        return weight_back * (gamma * normed.scale), gamma_back, beta_back
+    def weight_gradient(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor, beta: Tensor) -> Tensor:
+        """∂W₁ / γ r from D, ∂γ and ∂β."""
+        heard: Tensor = (back.T @ self.features[self.for_training]).T
+        return heard - torch.outer(self.mean, beta) - normed.spread * (normed.scale * gamma)
 
 
 class _Logits(torch.autograd.Function):
-    """Z of the training rows, from S and the weights; S counts as a function of W₁, whose gradient is given."""
+    """Z of the training rows from S, which is a function of W₁, and the other weights."""
 
     @staticmethod
-    def forward(
-        ctx: Any, rows: AllRows | FewRows, norm: nn.BatchNorm1d, stem: Tensor, *weights: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, rows: AllRows | FewRows, norm: Any, stem: Tensor, *weights: Tensor) -> Tensor:
         first, gamma, _, last, bias = weights
-        normed = rows.normed(stem, first, norm)
-        ctx.rows, ctx.normed, ctx.stem = rows, normed, stem
+        ctx.rows, ctx.stem, ctx.normed = rows, stem, rows.normed(stem, first, norm)
         ctx.save_for_backward(gamma, last)
-        return (rows.training @ product(normed.hidden, last)).add_(bias)
+        return (rows.training @ product(ctx.normed.hidden, last)).add_(bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gamma, last = ctx.saved_tensors
-        gradient = gradients[0].contiguous()
-        hidden, stem = ctx.normed.hidden, ctx.stem
-        spread = ctx.rows.training.T @ gradient
-        last_back = (spread.T @ hidden).T
-        back = torch.ops.aten.threshold_backward(spread @ last.T, hidden, 0)
-        first_back, gamma_back, beta_back = ctx.rows.gradients(stem, back, ctx.normed, gamma)
-        return None, None, None, first_back, gamma_back, beta_back, last_back, gradient.sum(dim=0)
+        (scale, last), normed = ctx.saved_tensors, ctx.normed
+        logits = gradients[0].contiguous()
+        spread = ctx.rows.training.T @ logits  # P
+        back = torch.ops.aten.threshold_backward(spread @ last.T, normed.hidden, 0)  # D
+        gamma, beta = normed.gradients(ctx.stem, back)
+        first = ctx.rows.weight_gradient(ctx.stem, back, normed, gamma, beta) * (scale * normed.scale)
+        return None, None, None, first, gamma, beta, (spread.T @ normed.hidden).T, logits.sum(dim=0)
 
 
 class TwoLayers:
@@ -145,24 +138,27 @@ class TwoLayers:
     def __init__(self, model: GCN, graph: Graph, training: Tensor, validation: Tensor) -> None:
         inputs = model.prepare(graph.x, graph.edge_index)
         adjacency = scipy_csr(inputs.adjacency.csr)
-        read = [adjacency[rows.numpy()] for rows in (training, validation)]
-        self.model, self.rows = model, _rows(inputs, *read)
+        self.model, self.norm = model, cast(Any, model.norms[0])
+        self.rows = _rows(inputs, *(adjacency[rows.numpy()] for rows in (training, validation)))
         self.stem: Tensor | None = None
 
     def training(self) -> Tensor:
         """Logits of the training rows, with gradients."""
-        model, stem = self.model, self.rows.stem(self.model.weights[0].detach()) if self.stem is None else self.stem
-        self.stem, norm = None, model.norms[0]
+        model, norm, rows = self.model, self.norm, self.rows
+        stem = rows.stem(model.weights[0].detach()) if self.stem is None else self.stem
+        self.stem = None
         norm.num_batches_tracked.add_(1)
         weights = model.weights[0], norm.weight, norm.bias, model.weights[1], model.biases[0]
-        return _Logits.apply(self.rows, norm, stem[self.rows.for_training], *weights)
+        logits: Tensor = _Logits.apply(rows, norm, stem[rows.for_training], *weights)  # type: ignore[no-untyped-call]
+        return logits
 
     @torch.no_grad()
     def validation(self) -> Tensor:
-        """Logits of the validation rows; S is kept for the training pass with the same weights."""
-        model, self.stem = self.model, self.rows.stem(self.model.weights[0])
-        hidden = model.activated(self.stem[self.rows.for_validation], 0)
-        return (self.rows.validation @ product(hidden, model.weights[1])).add_(model.biases[0])
+        """Logits of the validation rows; S is kept for the training pass of the same weights."""
+        model, rows = self.model, self.rows
+        self.stem = rows.stem(model.weights[0])
+        hidden = model.activated(self.stem[rows.for_validation], 0)
+        return (rows.validation @ product(hidden, model.weights[1])).add_(model.biases[0])
 
 
 def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows | FewRows:
@@ -178,7 +174,7 @@ def suits(model: nn.Module, graph: Graph) -> bool:
     """A GCN of ours with two layers, BatchNorm as we make it, no dropout and no hooks, and features that are given."""
     if type(model) is not GCN or staged(model) is not model or len(model.weights) != 2 or len(model.norms) != 1:
         return False
-    norm, nodes = model.norms[0], graph.x.shape[0]
+    norm, nodes = cast(Any, model.norms[0]), graph.x.shape[0]
     usual = type(norm) is nn.BatchNorm1d and norm.affine and norm.track_running_stats and norm.momentum is not None
     hooked = any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in model.modules())
-    return usual and not hooked and model.dropout == 0 and nodes > 1 and not graph.x.requires_grad
+    return bool(usual) and not hooked and model.dropout == 0 and nodes > 1 and not graph.x.requires_grad
