@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test clean
+.PHONY: help setup demo test benchmark clean
 
 help:
 	@echo "make setup   a .venv with everything, versions as in constraints.txt"
 	@echo "make demo    OOD detection on real Cora, a table and a page (about half a minute)"
 	@echo "make test    the whole check: ruff, mypy, pytest with doctests and coverage"
+	@echo "make benchmark  speed and memory beside plain PyG, into benchmarks/results.md (about ten minutes)"
 	@echo "make clean   remove the .venv and what the tools left behind"
 
 setup: .venv/ready
@@ -28,6 +29,9 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest --cov
+
+benchmark: setup
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf .venv .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -154,3 +154,20 @@ class TestRemembered:
         del other
         gc.collect()
         assert alive() is None
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_of_any_width(columns, dtype):
+    """Wide ones of float32 are embedding bags; a row without entries, strides and gradients are as in the dense one."""
+    entries = sp.random_array((30, 20), density=0.2, rng=np.random.default_rng(0)).toarray()
+    entries[3] = entries[:, 5] = 0.0
+    matrix = Sparse(sp.csr_array(torch.from_numpy(entries).to(dtype).numpy()))
+    dense = torch.randn(columns, 20, dtype=dtype).T.requires_grad_()  # rows lie apart
+    expected = torch.from_numpy(entries).to(dtype) @ dense
+    actual = matrix @ dense
+    torch.testing.assert_close(actual, expected)
+    direction = torch.randn_like(expected)
+    torch.testing.assert_close(*(torch.autograd.grad((y * direction).sum(), dense) for y in (actual, expected)))
+    with torch.no_grad():
+        assert torch.equal(matrix @ dense, actual)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 import xxhash
 from torch import Tensor
 
 from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask
 from gnnsafe.errors import InputError, require
 
-__all__ = ["Data", "Graph", "changed", "check_graph", "fingerprint", "node_labels", "node_mask"]
+__all__ = ["Data", "Graph", "changed", "check_graph", "excerpt", "fingerprint", "node_labels", "node_mask", "reaching"]
 
 
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
@@ -58,6 +60,28 @@ def node_mask(graph: Graph, name: str) -> Tensor:
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
     return check_mask(name, mask, graph.x.shape[0])
+
+
+def reaching(mask: Tensor, edge_index: Tensor, hops: int) -> Tensor:
+    """The nodes from which `hops` edges or fewer lead to a node in `mask`, in order.
+
+    >>> reaching(torch.tensor([False, False, False, True]), torch.tensor([[0, 1, 2], [1, 2, 3]]), 2).tolist()
+    [1, 2, 3]
+    """
+    reached, (source, target) = mask.clone(), edge_index
+    for _ in range(hops):
+        reached[source[reached[target]]] = True
+    return reached.nonzero().squeeze(1)
+
+
+def excerpt(graph: Graph, nodes: Tensor, *names: str) -> Graph:
+    """These nodes and the edges between them, with what the graph has of these names; of features only their shape."""
+    place = torch.full((graph.x.shape[0],), -1, dtype=torch.int32)
+    place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
+    edges = place[graph.edge_index]
+    values = {name: getattr(graph, name)[nodes] for name in names}
+    x = torch.empty(len(nodes), graph.x.shape[1], dtype=graph.x.dtype, device="meta")  # who reads it is told
+    return SimpleNamespace(x=x, edge_index=edges[:, (edges >= 0).all(dim=0)], **values)
 
 
 def changed(graph: Data, **values: Any) -> Data:

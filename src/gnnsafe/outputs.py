@@ -101,7 +101,9 @@ class Classifier:
             'a sigmoid head, one logit for yes or no, is task="multilabel"',
         )  # fmt: skip
         if self.task == "multiclass" and nodes > 1:  # two numbers may sum to 1 by chance
-            distribution = bool((logits >= 0).all()) and bool((logits.sum(dim=1) - 1).abs().max() < 1e-4)
+            distribution = all(bool((part >= 0).all()) for part in (logits[0], logits)) and bool(
+                (logits.sum(dim=1) - 1).abs().max() < 1e-4
+            )
             require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
         return logits
 

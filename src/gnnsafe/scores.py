@@ -38,9 +38,9 @@ def check_gamma(gamma: float) -> None:
 
 def check_unnormalised(logits: Tensor) -> None:
     """Log-probabilities have no energy: it is 0 for every node, and what is left of it rounding."""
-    scores = energy(logits)
+    energetic = any(bool((energy(part).abs() > 1e-4).any()) for part in (logits[:100], logits))  # a few nodes tell
     require(
-        bool((scores.abs() > 1e-4).any()), "logits", "be unnormalised to have an energy", "log-probabilities",
+        energetic, "logits", "be unnormalised to have an energy", "log-probabilities",
         "return them from before log_softmax, or use MSP",
     )  # fmt: skip
 

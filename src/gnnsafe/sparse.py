@@ -19,6 +19,7 @@ import torch
 import xxhash
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import check_edge_index
 
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
+BAG_COLUMNS = 8  # from which on an embedding bag is 1.2 to 4 times as fast as MKL's CSR product
 
 Isolated = Literal["keep", "decay"]
 Result = TypeVar("Result")
@@ -53,15 +55,22 @@ class Sparse:
     """
 
     def __init__(self, matrix: Any) -> None:
-        forward, transpose = sp.csr_array(matrix), sp.csr_array(matrix.T)
-        self.csr = _torch_csr(forward)
+        self.csr = _torch_csr(sp.csr_array(matrix))
+
+    @functools.cached_property
+    def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it
+        """The transpose, made when it is first asked for: scores that are propagated once never do."""
+        forward = scipy_csr(self.csr)
+        transpose = sp.csr_array(forward.T)
         if _same(forward, transpose):
-            self.T = self
-        else:
-            self.T = Sparse.__new__(Sparse)
-            self.T.csr, self.T.T = _torch_csr(transpose), self
+            return self
+        back = Sparse(transpose)
+        vars(back)["T"] = self
+        return back
 
     def __matmul__(self, dense: Tensor) -> Tensor:
+        if not (dense.requires_grad and torch.is_grad_enabled()):
+            return _times(self.csr, dense)
         product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
         return product
 
@@ -72,11 +81,21 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Sparse, dense: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return matrix.csr @ dense
+        return _times(matrix.csr, dense)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, ctx.matrix.T @ gradients[0].contiguous()
+
+
+def _times(csr: Tensor, dense: Tensor) -> Tensor:
+    """A X: each row a weighted sum of rows of X, a bag of embeddings, whose float32 kernel is faster than MKL's."""
+    if dense.dtype != torch.float32 or dense.dim() == 1 or dense.shape[1] < BAG_COLUMNS:
+        return csr @ dense
+    starts, columns, entries = csr.crow_indices(), csr.col_indices(), csr.values()
+    return F.embedding_bag(
+        columns, dense.detach().contiguous(), starts, mode="sum", per_sample_weights=entries, include_last_offset=True
+    )
 
 
 class Pattern:
@@ -122,7 +141,7 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, pattern: Pattern, entries: Tensor, dense: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(entries, dense)
-        return pattern.matrix(entries) @ dense
+        return _times(pattern.matrix(entries), dense)
 
     @staticmethod
     @once_differentiable
@@ -130,7 +149,7 @@ class _WeightedSum(torch.autograd.Function):
         entries, dense = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         sampled = torch.sparse.sampled_addmm(ctx.pattern.matrix(entries), gradient, dense.T, beta=0.0)
-        return None, sampled.values(), ctx.pattern.transpose(entries) @ gradient
+        return None, sampled.values(), _times(ctx.pattern.transpose(entries), gradient)
 
 
 def _int32(array: Any) -> Tensor:
@@ -228,10 +247,10 @@ def mean_matrix(edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype, isola
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]
     """
     check_edge_index(edge_index, num_nodes)
-    source, target = edge_index.numpy()
+    source, target = _ends(edge_index, num_nodes)
     degree = np.bincount(target, minlength=num_nodes)
     if isolated == "keep":
-        alone = np.flatnonzero(degree == 0)
+        alone = np.flatnonzero(degree == 0).astype(source.dtype)
         source, target = np.concatenate([source, alone]), np.concatenate([target, alone])
     weight = (1 / np.maximum(degree, 1)).astype(_numpy_dtype(dtype))[target]
     return Sparse(sp.coo_array((weight, (target, source)), shape=(num_nodes, num_nodes)).tocsr())
@@ -280,6 +299,11 @@ def attention_pattern(edge_index: Tensor, *, num_nodes: int, heads: int) -> Patt
 
 def _with_loops(edge_index: Tensor, num_nodes: int) -> tuple[Any, Any]:
     check_edge_index(edge_index, num_nodes)
-    source, target = edge_index.numpy()
-    keep, loops = source != target, np.arange(num_nodes)
+    source, target = _ends(edge_index, num_nodes)
+    keep, loops = source != target, np.arange(num_nodes, dtype=source.dtype)
     return np.concatenate([source[keep], loops]), np.concatenate([target[keep], loops])
+
+
+def _ends(edge_index: Tensor, num_nodes: int) -> Any:
+    """Sources and targets in 32 bits where they suffice, as scipy wants them: it would make a copy of its own."""
+    return edge_index.numpy().astype(np.int32 if num_nodes < 2**31 else np.int64, copy=False)

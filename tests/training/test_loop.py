@@ -185,6 +185,9 @@ def test_interrupted_the_model_has_the_best_weights_so_far(blocks):
                 raise KeyboardInterrupt
             return super().loss(outputs)
 
+        def reach(self):
+            return 0  # so that it takes the same way as its reference, to the last digit
+
     model, reference = gcn(), gcn()
     with pytest.raises(KeyboardInterrupt):
         train(model, blocks, objective=Interrupted(), epochs=50)

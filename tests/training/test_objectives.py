@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, propagate
-from gnnsafe.training import OBJECTIVES, BoundedEnergy, OutlierExposure
+from gnnsafe.graph import excerpt, reaching
+from gnnsafe.training import OBJECTIVES, BoundedEnergy, Objective, OutlierExposure
 
 
 def graph(**attributes) -> SimpleNamespace:
@@ -192,3 +193,63 @@ def test_proposition_3_margins_can_be_met_without_touching_the_softmax(logits, t
 def test_what_other_objectives_refuse(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+class TestReach:
+    """An objective is given the graph only as far as it reads it."""
+
+    OBJECTIVES = (
+        CrossEntropy(), OutlierExposure(), BoundedEnergy(first_epoch=0),
+        *(EnergyMargin(-1.0, 1.0, 1.0, steps=k, isolated=isolated) for k in range(4) for isolated in ("keep", "decay")),
+    )  # fmt: skip
+
+    @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+    def test_the_excerpt_gives_the_same_loss_and_gradients(self, objective):
+        generator = torch.Generator().manual_seed(0)
+        edges = torch.cat(
+            [torch.randint(50, (2, 60), generator=generator), torch.tensor([[7, 7, 8], [7, 7, 9]])], dim=1
+        )
+        mask = torch.arange(60) % 20 == 7
+        data = SimpleNamespace(
+            x=torch.zeros(60, 1), edge_index=edges, y=torch.arange(60) % 3, train_mask=mask, mask=mask
+        )
+        logits = torch.randn(60, 3, generator=generator, dtype=torch.float64).requires_grad_()
+        rows = reaching(mask, edges, objective.reach())
+        assert len(rows) < 40  # else this test shows nothing
+        part = excerpt(data, rows, "y", "train_mask", "mask")
+        whole = objective.loss(Outputs(logits, data), Outputs(2 * logits, data))
+        less = objective.loss(Outputs(logits[rows], part), Outputs(2 * logits[rows], part))
+        torch.testing.assert_close(less, whole)
+        torch.testing.assert_close(*(torch.autograd.grad(loss, logits, retain_graph=True) for loss in (less, whole)))
+
+    def test_those_that_reach_nodes_against_the_edges(self, directed):
+        """0→1, 0→1, 1→2, 2→0, 3→2, 2→2, 2→2; 4 is alone."""
+        for node, hops, expected in [(1, 0, [1]), (1, 1, [0, 1]), (1, 2, [0, 1, 2]), (3, 5, [3]), (4, 2, [4])]:
+            assert reaching(torch.arange(5) == node, directed.edge_index, hops).tolist() == expected
+
+    def test_an_excerpt_has_the_edges_between_its_nodes(self, directed):
+        directed.y = torch.tensor([0, 1, 2, 3, 4])
+        part = excerpt(directed, torch.tensor([1, 2, 3]), "y")
+        assert part.edge_index.tolist() == [[0, 2, 1, 1], [1, 1, 1, 1]]
+        assert part.y.tolist() == [1, 2, 3]
+        assert part.x.shape == (3, 6)
+        with pytest.raises(NotImplementedError):
+            part.x.tolist()  # features are not there to be read
+
+    def test_another_loss_reads_all_nodes_unless_it_says_otherwise(self):
+        class Wider(CrossEntropy):
+            def loss(self, outputs, exposure=None, *, epoch=0):
+                return super().loss(outputs) + outputs.logits.square().mean()
+
+        class Same(CrossEntropy):
+            pass
+
+        class Told(Wider):
+            def reach(self):
+                return 3
+
+        assert [cls().reach() for cls in (Wider, Same, Told)] == [None, 0, 3]
+        assert {name for name, objective in OBJECTIVES.items() if objective.reach is Objective.reach} == {
+            "kernel-dirichlet",
+            "uncertain-cross-entropy",
+        }

@@ -106,11 +106,11 @@ class Backbone(nn.Module, ABC):
 
     @staticmethod
     def activation(hidden: Tensor) -> Tensor:
-        """What makes layers more than one: ReLU."""
-        return F.relu(hidden)
+        """What makes layers more than one: ReLU, in place."""
+        return F.relu(hidden, inplace=True)
 
     def activated(self, hidden: Tensor, index: int) -> Tensor:
-        """activation(BatchNorm(H)) after layer `index`."""
+        """activation(BatchNorm(H)) after layer `index`; H itself is left as it is."""
         return self.activation(self.norms[index](hidden) if self.norms else hidden + self.biases[index])
 
     def dropped(self, hidden: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class GAT(Backbone):
     @staticmethod
     def activation(hidden: Tensor) -> Tensor:
         """ELU."""
-        return F.elu(hidden)
+        return F.elu(hidden, inplace=True)
 
     def attend(self, values: Tensor, index: int, inputs: AttentionInputs) -> Tensor:
         """Σ_j α_ij v_j for every node i and head, [nodes, heads · channels]."""

@@ -10,6 +10,7 @@ The first layer computes Â^k X W for a constant Â^k X, in the cheapest of thre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_eno
 __all__ = ["ConvolutionInputs", "Features", "check_fits", "convolution_inputs", "feature_matrix", "product"]
 
 SAMPLED_ROWS = 1000
+MOMENT_ROWS = 2**14  # that are in double precision at once
 
 Features = Sparse | Tensor
 
@@ -58,6 +60,24 @@ class ConvolutionInputs:
         for _ in range(self.hops - self.aggregated):
             convolved = self.adjacency @ convolved
         return convolved
+
+    def convolved_back(self, gradient: Tensor) -> Tensor:
+        """(Â^k X)ᵀ G: the gradient of W where that of Â^k X W is G."""
+        for _ in range(self.hops - self.aggregated):
+            gradient = self.adjacency.T @ gradient
+        return self.features.T @ gradient if isinstance(self.features, Sparse) else (gradient.T @ self.features).T
+
+    @cached_property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of the features' rows where they are dense, summed in double precision."""
+        assert isinstance(self.features, Tensor)
+        rows, dtype = self.features.shape[0], self.features.dtype
+        mean = self.features.mean(dim=0, dtype=torch.float64)
+        covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+        for part in torch.split(self.features, MOMENT_ROWS):
+            centred = part - mean
+            covariance.addmm_(centred.T, centred, alpha=1 / rows)
+        return mean.to(dtype), covariance.to(dtype)
 
 
 def check_fits(x: Tensor, edge_index: Tensor, in_channels: int, dtype: torch.dtype) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from gnnsafe.checks import Task, check_binary
 from gnnsafe.errors import TrainingError, is_number, require, require_whole
-from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
-from gnnsafe.models.staged import staged
+from gnnsafe.graph import Graph, check_graph, excerpt, node_labels, node_mask, reaching
+from gnnsafe.models.passes import passes
 from gnnsafe.outputs import Outputs
 from gnnsafe.training.objectives import Objective, exposure_missing
 
@@ -89,30 +89,27 @@ def _minimise(
     task: Task,
 ) -> History:
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    stages = staged(model)
-    inputs = stages.prepare(data.x, data.edge_index)
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
     val_labels = node_labels(data, task)[val]
-    exposed = stages.prepare(exposure.x, exposure.edge_index) if exposure is not None else None
+    rows, read = _read(data, objective, "train_mask", "y")
+    inside, outside = passes(model, data, rows, val), None
+    if exposure is not None:
+        exposure_rows, exposure_read = _read(exposure, objective, "mask")
+        outside = passes(model, exposure, exposure_rows, val[:0])
     history = History()
     try:
         objective.begin_epoch(model, 0)
-        hidden = stages.stem(inputs)
         for epoch in range(epochs):
             model.train()
-            logits = stages.tail(hidden, inputs)
-            outside = None
-            if exposure is not None:
-                outside = Outputs(stages.tail(stages.stem(exposed), exposed), exposure, task)
-            loss = objective.loss(Outputs(logits, data, task), outside, epoch=epoch)
+            outputs = Outputs(inside.training(), read, task)
+            exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
+            loss = objective.loss(outputs, exposed, epoch=epoch)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            objective.begin_epoch(model, epoch + 1)  # before the stem: what is held still in it has no gradient
-            hidden = stages.stem(inputs)  # of the new weights: for this validation and for the next training pass
+            objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient
             model.eval()
-            with torch.no_grad():
-                val_loss = objective.validation(stages.tail(hidden.detach(), inputs)[val], val_labels, task)
+            val_loss = objective.validation(inside.validation(), val_labels, task)
             _record(history, epoch, loss.item(), val_loss.item())
             if history.best_epoch == epoch:
                 best = _weights(model)
@@ -123,6 +120,15 @@ def _minimise(
         model.zero_grad()
         model.eval()
     return history
+
+
+def _read(graph: Graph, objective: Objective, mask: str, *labels: str) -> tuple[Tensor | None, Graph]:
+    """The rows of logits that the loss reads of a graph (None: all), and the graph as far as it reads it."""
+    hops = objective.reach()
+    if hops is None:
+        return None, graph
+    rows = reaching(node_mask(graph, mask), graph.edge_index, hops)
+    return rows, graph if len(rows) == graph.x.shape[0] else excerpt(graph, rows, mask, *labels)
 
 
 def _record(history: History, epoch: int, loss: float, val_loss: float) -> None:

@@ -37,9 +37,21 @@ class Objective(ABC):
     needs_exposure: ClassVar[bool] = False
     """Whether the loss reads exposure nodes."""
 
+    def __init_subclass__(cls) -> None:
+        """Who writes another loss says anew what it reads."""
+        if "loss" in vars(cls) and "reach" not in vars(cls):
+            cls.reach = Objective.reach  # type: ignore[method-assign]
+
     @abstractmethod
     def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
         """One number to minimise; `outputs.graph` has `y` and `train_mask`, `exposure.graph` has `mask`."""
+
+    def reach(self) -> int | None:
+        """How many edges lead at most from a node whose logits the loss reads to one in its mask; None: any number.
+
+        The graph and the logits that the loss is given may then lack all nodes farther away, and the graph's features.
+        """
+        return None
 
     def validation(self, logits: Tensor, y: Tensor, task: Task) -> Tensor:
         """What the best epoch minimises on the validation nodes: their cross-entropy."""
@@ -85,6 +97,10 @@ class CrossEntropy(Objective):
         mask = node_mask(outputs.graph, "train_mask")
         return cross_entropy(outputs.logits[mask], node_labels(outputs.graph, outputs.task)[mask], outputs.task)
 
+    def reach(self) -> int:
+        """The training nodes alone."""
+        return 0
+
 
 @dataclass(frozen=True)
 class OutlierExposure(Objective):
@@ -104,6 +120,10 @@ class OutlierExposure(Objective):
         outside = exposure.logits[node_mask(exposure.graph, "mask")]
         uniform = -log_probabilities(outside, task=outputs.task).mean()
         return CrossEntropy().loss(outputs) + self.weight * uniform
+
+    def reach(self) -> int:
+        """Training and exposure nodes alone."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -139,6 +159,10 @@ class EnergyMargin(Objective):
         margin = above.square().mean() + below.square().mean()
         return CrossEntropy().loss(outputs) + self.weight * margin
 
+    def reach(self) -> int:
+        """As far as energy propagates to training and exposure nodes."""
+        return self.steps
+
     def _energy(self, outputs: Outputs) -> Tensor:
         scores, edges = energy(outputs.logits, task=outputs.task), outputs.graph.edge_index
         return propagate(scores, edges, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
@@ -169,6 +193,10 @@ class BoundedEnergy(Objective):
         norms, sums = logits.norm(dim=1), logits.sum(dim=1)
         spread = self.share * _relative_variance(norms) + (1 - self.share) * _relative_variance(sums)
         return loss + self.weight * spread
+
+    def reach(self) -> int:
+        """The training nodes alone."""
+        return 0
 
 
 def _relative_variance(values: Tensor) -> Tensor:

@@ -1,0 +1,220 @@
+"""What is measured: each function yields rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import gnnsafe
+from benchmarks import cases, plain, timing
+from benchmarks.timing import Blocks, Machine, Work, in_turns, once
+from gnnsafe import CrossEntropy, EnergyMargin, Outputs, metrics, train
+from gnnsafe.bench.recipes import demo_recipes
+from gnnsafe.bench.run import _kept, run
+from gnnsafe.graph import reaching
+from gnnsafe.methods import GNNSafe
+from gnnsafe.models import GCN, MODELS
+from gnnsafe.models.two_layers import FewRows, TwoLayers
+from gnnsafe.sparse import Sparse, gcn_matrix
+from gnnsafe.training import Objective
+
+MARGIN = (-5.0, -1.0, 0.1)
+EPOCHS = 5  # in a block of our training
+TARGETS = {
+    "training step, cross-entropy": {"Cora": 10, "Photo": 18, "CS": 20, "Twitch": 40, "Arxiv shape": 35},
+    "training step, energy margin": {"Cora": 8, "Photo": 12, "CS": 14, "Twitch": 25, "Arxiv shape": 12},
+    "scoring, K=2": {"Cora": 8, "Photo": 15, "CS": 15, "Twitch": 25, "Arxiv shape": 9},
+    "metrics": {"1e6 scores": 10},
+    "backbone on Photo, training step": dict.fromkeys(("jknet", "mixhop", "sgc", "appnp"), 4),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table, in seconds."""
+
+    what: str
+    where: str
+    plain: float | None
+    ours: float
+    bound: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as plain."""
+        return None if self.plain is None else self.plain / self.ours
+
+    @property
+    def target(self) -> float | None:
+        """The ratio that is wanted."""
+        return TARGETS.get(self.what, {}).get(self.where)
+
+
+def steps(model: nn.Module, case: cases.Case, objective: Objective) -> Blocks:
+    """Epochs of `gnnsafe.train`, from one call of the objective to the next: validation and book-keeping included."""
+    stamps: list[float] = []
+
+    class Timed(type(objective)):  # type: ignore[misc]
+        def begin_epoch(self, model: nn.Module, epoch: int) -> None:
+            stamps.append(timing.clock())
+
+    timed = Timed(**vars(objective))
+
+    def block() -> Sequence[float]:
+        stamps.clear()
+        train(model, case.data, objective=timed, exposure=case.exposure, epochs=EPOCHS)
+        return [end - start for start, end in pairwise(stamps[1:])]  # the first epoch warms up
+
+    return block
+
+
+def training(case: cases.Case, machine: Machine, budget: float) -> Iterator[Row]:
+    """A step with its validation pass, by both objectives."""
+    features = case.data.x.shape[1]
+    margin = EnergyMargin(*MARGIN, isolated="decay")
+    for name, objective, settings in (("cross-entropy", CrossEntropy(), None), ("energy margin", margin, MARGIN)):
+        reference = plain.Training(plain.GCN(features, case.classes), case.plain_data, case.plain_exposure, settings)
+        model = GCN(features, plain.HIDDEN, case.classes)
+        times = in_turns([once(reference.step), steps(model, case, objective)], budget=budget)
+        work = step_work(model, case.data, "train_mask", objective, case.data.val_mask)
+        if settings:
+            work = work + step_work(model, case.exposure, "mask", objective, None)
+        yield Row(f"training step, {name}", case.name, *times, machine.bound(work), case.source)
+
+
+def scoring(case: cases.Case, machine: Machine, budget: float) -> Iterator[Row]:
+    """GNNSafe's scores of all nodes of the training graph, checks of the graph included."""
+    features = case.data.x.shape[1]
+    model, reference = GCN(features, plain.HIDDEN, case.classes).eval(), plain.GCN(features, case.classes)
+    method = GNNSafe(isolated="decay")
+
+    def ours(graph: Any) -> Callable[[], object]:
+        return lambda: method.score(Outputs.of(model, graph))
+
+    ways = [lambda: plain.scores(reference, case.plain_data), ours(case.data), ours(case.plain_data)]
+    first, second, dense = in_turns([once(way) for way in ways], budget=budget)
+    bound = machine.bound(scoring_work(model, case.data))
+    yield Row("scoring, K=2", case.name, first, second, bound, case.source)
+    if case.data.x.layout != torch.strided:
+        yield Row(
+            "scoring, K=2, x dense", case.name, first, dense, bound, "all of x is read to see that it is the same"
+        )
+
+
+def backbones(budget: float) -> Iterator[Row]:
+    """Other backbones' training steps on Photo."""
+    case = cases.case("Photo")
+    features = case.data.x.shape[1]
+    for name in ("jknet", "mixhop", "sgc", "appnp"):
+        reference = plain.Training(plain.MODELS[name](features, case.classes), case.plain_data)
+        model = MODELS[name](features, plain.HIDDEN, case.classes)
+        times = in_turns([once(reference.step), steps(model, case, CrossEntropy())], budget=budget)
+        yield Row("backbone on Photo, training step", name, *times, None, case.source)
+
+
+def propagation(nodes: int, machine: Machine, budget: float) -> Iterator[Row]:
+    """Two steps along 15 edges a node; the matrix is made before, as a second call finds it."""
+    edges = cases.random_edges(nodes, 15 * nodes)
+    scores = torch.rand(nodes)
+    work = Work(2 * (15 * nodes * 8 + 2 * nodes * 4), 2 * 2 * 15 * nodes)
+    ways = [once(lambda: gnnsafe.propagate(scores, edges, isolated="decay"))]
+    if nodes <= 10**6:
+        wide = edges.long()
+        ways.insert(0, once(lambda: plain.propagated(scores, wide)))
+    *reference, ours = in_turns(ways, budget=budget, most=10)
+    yield Row("propagation, K=2", f"{nodes:.0e} nodes", next(iter(reference), None), ours, machine.bound(work))
+
+
+def detection(budget: float) -> Iterator[Row]:
+    """AUROC, AUPR and FPR95 against scikit-learn's three calls; ours gives AUPR and FPR95 both ways."""
+    rng = np.random.default_rng(0)
+    for size in (3000, 10**6):
+        inside, outside = rng.normal(size=size // 2), rng.normal(1.0, size=size // 2)
+        ways = [lambda: plain.detection(inside, outside), lambda: metrics.detection(inside, outside)]  # noqa: B023
+        yield Row(
+            "metrics", f"{size:.0e}".replace("+0", "") + " scores", *in_turns([once(w) for w in ways], budget=budget)
+        )
+
+
+def cell(epochs: int) -> Iterator[Row]:
+    """A whole cell of `gnnsafe bench` on Cora: two trainings, four methods, metrics."""
+    dataset, shift = cases.NAMES["Cora"]
+    try:
+        benchmark = gnnsafe.load_benchmark(dataset, shift=shift, root=cases.ROOT)
+    except OSError:
+        benchmark = gnnsafe.load_benchmark("synthetic", shift=shift, nodes=2708, edges=10_556, features=1433, classes=7)
+    graph, ood = benchmark.id, benchmark.ood[shift]
+
+    def ours() -> None:
+        _kept.clear()  # trained models that a study would find again
+        run(benchmark, [r for r in demo_recipes(shift) if "keep" not in r.name], epochs=epochs)
+
+    def reference(every_epoch: bool) -> None:
+        for settings in (None, MARGIN):
+            model = plain.GCN(graph.x.shape[1], benchmark.num_classes)
+
+            def evaluate(model: nn.Module = model) -> None:
+                inside, outside = (plain.scores(model, g).numpy() for g in (graph, ood))
+                plain.detection(inside[graph.test_mask.numpy()], outside)
+
+            training = plain.Training(model, graph, benchmark.exposure, settings)
+            plain.trained(training, epochs, evaluate if every_epoch else lambda: None)
+            evaluate()
+
+    ways = [once(lambda: reference(False)), once(lambda: reference(True)), once(ours)]
+    once_, every, fast = in_turns(ways, budget=0)
+    yield Row("bench cell, Cora", f"{epochs} epochs", once_, fast)
+    yield Row("bench cell, Cora", "metrics every epoch in plain", every, fast, None, "as the published runs do")
+
+
+def _sparse(matrix: Sparse, columns: int) -> Work:
+    rows, width = matrix.csr.shape
+    entries = matrix.csr.values().numel()
+    return Work(8 * entries + 4 * (rows + width) * columns, 2 * entries * columns)
+
+
+def _dense(m: int, k: int, n: int) -> Work:
+    return Work(4 * (m * k + k * n + m * n), 2 * m * k * n)
+
+
+def _first_layer(inputs: Any) -> Work:
+    if not isinstance(inputs.features, Sparse):
+        return _dense(*inputs.features.shape, plain.HIDDEN)
+    own = _sparse(inputs.features, plain.HIDDEN)
+    return own if inputs.aggregated else own + _sparse(inputs.adjacency, plain.HIDDEN)
+
+
+def step_work(model: GCN, graph: Any, mask: str, objective: Objective, validation: Any) -> Work:
+    """Forward and backward of the rows that are read; for the bound, each operand is moved once."""
+    hops, classes = objective.reach() or 0, model.biases[0].numel()
+    rows = reaching(getattr(graph, mask), graph.edge_index, hops)
+    val = torch.empty(0, dtype=torch.int64) if validation is None else validation.nonzero().squeeze(1)
+    read = TwoLayers(model, graph, rows, val).rows
+    trained, validated = read.training, read.validation
+    if isinstance(read, FewRows):
+        (all_rows, features), some = read.features.shape, trained.csr.shape[1]
+        first = _dense(all_rows, features, plain.HIDDEN) + _dense(some, features, plain.HIDDEN)
+        first = first + _dense(features, features, plain.HIDDEN)
+    else:
+        first = _first_layer(read.inputs) + _first_layer(read.inputs)
+    hidden = trained.csr.shape[1]
+    last = _sparse(trained, classes) + _sparse(trained, classes) + _sparse(validated, classes)
+    for _ in range(3):
+        last = last + _dense(hidden, plain.HIDDEN, classes)
+    return first + last + _dense(validated.csr.shape[1], plain.HIDDEN, classes)
+
+
+def scoring_work(model: GCN, graph: Any) -> Work:
+    """One forward on all rows and two products with a vector."""
+    inputs = model.prepare(graph.x, graph.edge_index)
+    nodes, classes = graph.x.shape[0], model.biases[0].numel()
+    adjacency = gcn_matrix(graph.edge_index, num_nodes=nodes, dtype=graph.x.dtype)
+    last = _dense(nodes, plain.HIDDEN, classes) + _sparse(adjacency, classes)
+    return _first_layer(inputs) + last + _sparse(adjacency, 1) + _sparse(adjacency, 1)

@@ -1,0 +1,54 @@
+"""A model's passes over one graph while it trains: what the loss reads, and what validation reads."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gnnsafe.graph import Graph
+from gnnsafe.models.staged import staged
+from gnnsafe.models.two_layers import TwoLayers, suits
+
+__all__ = ["Passes", "StagedPasses", "passes"]
+
+
+class Passes(Protocol):
+    """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share."""
+
+    def training(self) -> Tensor:
+        """Logits of the rows that the loss reads, with gradients; the model is in training mode."""
+        ...
+
+    def validation(self) -> Tensor:
+        """Logits of the validation rows, without gradients; the model is in evaluation mode."""
+        ...
+
+
+class StagedPasses:
+    """The passes of any model: all rows, of which those that are read are handed over. No `rows` are all."""
+
+    def __init__(self, model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> None:
+        self.stages, self.rows, self.validation_rows = staged(model), training, validation
+        self.inputs = self.stages.prepare(graph.x, graph.edge_index)
+        self.hidden: Tensor | None = None
+
+    def training(self) -> Tensor:
+        """The stem, unless it is at hand, and the tail."""
+        hidden, self.hidden = self.stages.stem(self.inputs) if self.hidden is None else self.hidden, None
+        logits = self.stages.tail(hidden, self.inputs)
+        return logits if self.rows is None else logits.index_select(0, self.rows)
+
+    def validation(self) -> Tensor:
+        """The stem, which is kept, and the tail."""
+        self.hidden = self.stages.stem(self.inputs)
+        with torch.no_grad():
+            return self.stages.tail(self.hidden.detach(), self.inputs)[self.validation_rows]
+
+
+def passes(model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> Passes:
+    """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read."""
+    if training is not None and suits(model, graph):
+        return TwoLayers(model, graph, training, validation)  # type: ignore[arg-type]
+    return StagedPasses(model, graph, training, validation)

@@ -1,0 +1,207 @@
+"""The fast passes of a two-layer GCN against the general ones, which `test_gcn` holds against PyG."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+from gnnsafe import CrossEntropy, EnergyMargin, OutlierExposure, train
+from gnnsafe.models import GCN, inputs, passes, two_layers
+from gnnsafe.models.passes import StagedPasses
+from gnnsafe.models.two_layers import AllRows, FewRows, TwoLayers, suits
+from gnnsafe.sparse import Sparse
+from gnnsafe.training import BoundedEnergy
+
+# Of logits, running statistics and gradients relative to the largest, which five nodes in BatchNorm make large.
+LIMITS = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def wide(nodes: int = 300) -> SimpleNamespace:
+    """A directed graph with few features and edges: the rows of a few nodes need a small part of it.
+
+    Its last nodes are isolated, its first have loops, and edges are repeated.
+    """
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(nodes - 20, (2, 400), generator=generator)
+    loops = torch.arange(10).expand(2, -1)
+    x = 3.0 + torch.randn(nodes, 4, generator=generator) * torch.tensor([1.0, 5.0, 0.1, 2.0])
+    return SimpleNamespace(x=x, edge_index=torch.cat([edges, edges[:, :30], loops, loops], dim=1), num_nodes=nodes)
+
+
+@pytest.fixture(params=["directed", "words", "few rows"])
+def graph(request, directed, words) -> SimpleNamespace:
+    return {"directed": directed, "words": words, "few rows": wide()}[request.param]
+
+
+def rows(graph: SimpleNamespace) -> tuple[torch.Tensor, torch.Tensor]:
+    last = graph.num_nodes - 1  # an isolated node of two of the graphs
+    return torch.tensor([0, 2, last]), torch.tensor([1, 2, 3])
+
+
+def network(features: int, dtype: torch.dtype) -> GCN:
+    torch.manual_seed(1)
+    model = GCN(features, 8, 3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))  # a bias of 0 would hide where it is added
+    return model.to(dtype)
+
+
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, limit: float) -> None:
+    scale = max(1.0, expected.abs().max().item())
+    torch.testing.assert_close(actual / scale, expected / scale, atol=limit, rtol=0)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_equal_to_the_general_passes(graph, dtype, layout):
+    x, limit = graph.x.to(dtype), LIMITS[dtype]
+    if layout == "csr":
+        x = Sparse(sp.csr_array(x.numpy())).csr
+    graph = SimpleNamespace(x=x, edge_index=graph.edge_index, num_nodes=graph.num_nodes)
+    fast = network(x.shape[1], dtype)
+    general = copy.deepcopy(fast)
+    pairs = [(fast, TwoLayers(fast, graph, *rows(graph))), (general, StagedPasses(general, graph, *rows(graph)))]
+    for turn in range(3):
+        results = []
+        for model, both in pairs:
+            model.train()
+            logits = both.training()
+            direction = torch.randn(logits.shape, generator=torch.Generator().manual_seed(turn)).to(dtype)
+            gradients = torch.autograd.grad((logits * direction).sum(), list(model.parameters()))
+            with torch.no_grad():
+                for parameter, step in zip(model.parameters(), gradients, strict=True):
+                    parameter.sub_(0.01 * step.clamp(-1, 1))
+            model.eval()
+            results.append([logits, both.validation(), *model.buffers(), *gradients])
+        for actual, expected in zip(*results, strict=True):
+            assert_close(actual, expected, limit)
+        fast.load_state_dict(general.state_dict())  # rounding does not add up from turn to turn
+        pairs[0][1].stem = None
+    assert not results[0][1].requires_grad
+
+
+def test_the_route_is_the_cheaper_one(directed, words):
+    model = network(4, torch.float32)
+    graph = wide()
+    assert isinstance(TwoLayers(model, graph, *rows(graph)).rows, FewRows)
+    everyone = torch.arange(graph.num_nodes)
+    assert isinstance(TwoLayers(model, graph, everyone, everyone[:0]).rows, AllRows)
+    for other in (directed, words):  # more features than rows to save; sparse features
+        assert isinstance(TwoLayers(network(other.x.shape[1], torch.float32), other, *rows(other)).rows, AllRows)
+
+
+def test_few_rows_are_few():
+    graph, model = wide(), network(4, torch.float32)
+    read = TwoLayers(model, graph, torch.tensor([299]), torch.tensor([298])).rows
+    assert read.stem(model.weights[0]).shape == (2, 8)  # both are isolated: each hears itself alone
+    assert (read.for_training, read.for_validation) == (slice(0, 1), slice(1, None))
+
+
+def test_the_same_weights_share_their_first_layer(directed, monkeypatch):
+    calls = []
+    monkeypatch.setattr(AllRows, "stem", lambda self, weight: calls.append(1) or self.inputs.convolve(weight))
+    both = TwoLayers(network(6, torch.float32), directed, *rows(directed))
+    both.training()
+    both.validation()
+    both.training()
+    assert len(calls) == 2
+
+
+def test_moments_by_hand():
+    convolved = inputs.ConvolutionInputs(
+        Sparse(sp.eye_array(2, format="csr")), torch.tensor([[1.0, 2.0], [3.0, 8.0]]), 1
+    )
+    mean, covariance = convolved.moments
+    assert mean.tolist() == [2.0, 5.0]
+    assert covariance.tolist() == [[1.0, 3.0], [3.0, 9.0]]
+
+
+OBJECTIVES = [
+    CrossEntropy(),
+    EnergyMargin(-5.0, -1.0, 0.1),
+    EnergyMargin(-5.0, -1.0, 0.1, steps=0),
+    EnergyMargin(-5.0, -1.0, 0.1, steps=1, isolated="decay"),
+    OutlierExposure(),
+    BoundedEnergy(first_epoch=2),
+]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
+def test_training_gives_the_same(blocks, exposure, objective, monkeypatch):
+    used = []
+    monkeypatch.setattr(passes, "TwoLayers", lambda *arguments: used.append(1) or TwoLayers(*arguments))
+    fast, general = GCN(8, 16, 3).double(), GCN(8, 16, 3).double()
+    blocks.x, exposure.x = blocks.x.double(), exposure.x.double()
+    first = train(fast, blocks, objective=objective, exposure=exposure, epochs=8)
+    assert len(used) == 1 + objective.needs_exposure
+    monkeypatch.setattr(passes, "suits", lambda *_: False)
+    second = train(general, blocks, objective=objective, exposure=exposure, epochs=8)
+    assert len(used) == 1 + objective.needs_exposure
+    assert first.loss == pytest.approx(second.loss, rel=1e-9)
+    assert first.val_loss == pytest.approx(second.val_loss, rel=1e-9)
+    assert first.best_epoch == second.best_epoch
+    for key, value in general.state_dict().items():
+        torch.testing.assert_close(fast.state_dict()[key], value, atol=1e-8, rtol=1e-8)
+
+
+def test_exposure_that_is_the_same_graph_has_its_own_pass(blocks):
+    """Under a label shift it is: BatchNorm's running statistics move twice a step."""
+    blocks.mask = blocks.test_mask
+    model = GCN(8, 16, 3)
+    train(model, blocks, objective=EnergyMargin(-5.0, -1.0, 0.1), exposure=blocks, epochs=1)
+    assert model.norms[0].num_batches_tracked == 2
+
+
+def test_what_does_not_suit(directed):
+    assert suits(GCN(6, 8, 3), directed)
+    assert not suits(GCN(6, 8, 3, 3), directed)
+    assert not suits(GCN(6, 8, 3, batch_norm=False), directed)
+    assert not suits(GCN(6, 8, 3, dropout=0.1), directed)
+    assert not suits(type("Own", (GCN,), {})(6, 8, 3), directed)
+    assert not suits(nn.Linear(6, 3), directed)
+    for change in ({"momentum": None}, {"affine": False}, {"track_running_stats": False}):
+        model = GCN(6, 8, 3)
+        model.norms[0] = nn.BatchNorm1d(8, **change)
+        assert not suits(model, directed)
+    hooked = GCN(6, 8, 3)
+    hooked.penultimate.register_forward_hook(lambda *_: None)
+    assert not suits(hooked, directed)
+    assert not suits(
+        GCN(6, 8, 3), SimpleNamespace(x=directed.x.clone().requires_grad_(), edge_index=directed.edge_index)
+    )
+    assert not suits(GCN(6, 8, 3), SimpleNamespace(x=directed.x[:1], edge_index=directed.edge_index[:, :0]))
+
+
+def test_weights_that_are_held_still_have_no_gradient(directed):
+    model = network(6, torch.float32)
+    model.weights[0].requires_grad_(False)
+    TwoLayers(model, directed, *rows(directed)).training().sum().backward()
+    assert model.weights[0].grad is None
+    assert model.weights[1].grad.any()
+
+
+@pytest.mark.parametrize("make", [wide, None])
+def test_what_training_made_ready_is_freed_with_the_graph(words, make, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        two_layers, "_rows", lambda *a, build=two_layers._rows: made.append(weakref.ref(a[0])) or build(*a)
+    )
+    source = words if make is None else make()
+    x, edge_index = source.x.clone(), source.edge_index.clone()
+    mask = torch.arange(len(x)) < 3
+    data = SimpleNamespace(x=x, edge_index=edge_index, y=torch.zeros(len(x), dtype=torch.int64),
+                           train_mask=mask, val_mask=mask.roll(3))  # fmt: skip
+    train(GCN(x.shape[1], 8, 2), data, objective=CrossEntropy(), epochs=2)
+    gc.collect()
+    assert made[0]() is not None  # remembered: a second training finds it
+    del data, x, edge_index
+    gc.collect()
+    assert made[0]() is None
