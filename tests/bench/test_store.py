@@ -69,10 +69,24 @@ def test_other_data_sets_backbones_and_protocols_stand_beside(record):
         record(dataset="twitch", data="another"), record(backbone="gat"), record(method="Energy"),
         record(protocol="rigorous", objective_repr="another"), record(),
     ]  # fmt: skip
-    assert select(records).records == records
+    assert sorted(map(repr, select(records).records)) == sorted(map(repr, records))
 
 
 def test_a_run_made_good_is_no_failure_and_the_last_record_counts(record):
     failed, again = record(created="1", error="no", metrics={}), record(created="2", seed=1, error="never", metrics={})
     first, second = record(created="2"), record(created="3", accuracy=0.9)
     assert select([failed, first, again, second]) == ([second], [again], {})
+
+
+def test_selected_records_are_in_the_catalogues_order_whenever_they_were_made(record):
+    given = [
+        ("twitch", "domain", 0),
+        ("cora", "label", 1),
+        ("cora", "structure", 1),
+        ("cora", "label", 0),
+        ("else", "x", 0),
+    ]
+    records = [record(dataset=d, shift=s, seed=n, created=str(k)) for k, (d, s, n) in enumerate(given)]
+    order = [(r.dataset, r.shift, r.seed) for r in select(records).records]
+    assert order == [("cora", "structure", 1), ("cora", "label", 0), ("cora", "label", 1), ("twitch", "domain", 0),
+                     ("else", "x", 0)]  # fmt: skip

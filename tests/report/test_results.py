@@ -6,6 +6,7 @@ import re
 import pytest
 
 from gnnsafe.bench.figures import BACKBONES, COMPARED, figure_cells, sweep
+from gnnsafe.report.choices import choices_section
 from gnnsafe.report.document import Document, Section, as_latex, as_markdown
 from gnnsafe.report.results import figure_section, study_document, write_figure, write_report
 
@@ -28,10 +29,10 @@ def test_the_document(records):
     assert [section.title for section in document.sections] == [
         "The order of methods", "Mean ranks", "ROC curves", "Accuracy of the nodes that are kept", "Spread over seeds",
         "Table 2: AUROC on Cora, Amazon and Coauthor", "Table 5: Cora", "Table 6: Amazon", "Table 8: time",
-        "Notes on the paper's figures",
+        "Notes on the paper's figures", "How hyper-parameters were chosen",
     ]  # fmt: skip
     assert document.lead[0].startswith("3 methods in 4 settings, up to 2 seeds; 24 records of gnnsafe 1, torch 2;")
-    assert "No records for table 1." in document.sections[-1].text
+    assert "No records for table 1." in document.sections[-2].text
     names = [section.name for section in document.sections if section.chart is not None]
     assert names == ["ranks-paper-gcn", "roc-paper-gcn", "accuracy-paper-gcn", "spread-paper-gcn"]
 
@@ -135,3 +136,38 @@ def test_latex_and_markdown_of_a_chart():
     assert r"\includegraphics[width=\linewidth]{f/a.pdf}" in latex
     assert r"\caption{50 \% \& more. why * star}" in latex
     assert json.dumps(section.chart) not in latex
+
+
+def test_choices_are_told_for_methods_and_settings(record):
+    common, tuned = {"lr": "0.01, as in the published runs"}, "t_in -5, t_out -1, λ 1, as in the published runs"
+    records = [
+        record(shift=shift, method=method, chosen={**common, **({"margins": tuned} if "+" in method else {})})
+        for shift in ("structure", "label")
+        for method in ("MSP", "GNNSafe++")
+    ]
+    (grid,) = choices_section(
+        [*records, record(shift="structure", method="OE", chosen={"lr": "0.1, lowest loss"})]
+    ).grids
+    assert [[entry.text for entry in row] for row in grid.rows] == [
+        ["lr", "0.01, as in the published runs", "MSP, GNNSafe++", "all settings"],
+        ["margins", tuned, "GNNSafe++", "all settings"],
+        ["lr", "0.1, lowest loss", "OE", "cora structure"],
+    ]
+    (grid,) = choices_section(records).grids
+    assert grid.rows[0][2].text == "all methods"
+
+
+def test_the_rigorous_protocol_has_confidence_intervals(record):
+    """Seeds 80, 81, 82: half the interval is 4.3027 · 1 / √3 = 2.484."""
+    records = [
+        record(protocol="rigorous", shift=shift, method=method, seed=seed, auroc=auroc + seed / 100)
+        for shift, method, auroc in (("structure", "MSP", 0.8), ("rewire", "MSP", 0.7), ("rewire", "Energy", 0.6))
+        for seed in range(3)
+    ]
+    section = next(s for s in study_document(records, {}).sections if s.title == "AUROC with confidence intervals")
+    (grid,) = section.grids
+    assert (grid.title, grid.head) == ("cora", ["method", "structure", "rewire"])
+    assert [[entry.text for entry in row] for row in grid.rows] == [
+        ["MSP", "81.0±2.5", "71.0±2.5"],
+        ["Energy", "–", "61.0±2.5"],
+    ]

@@ -14,6 +14,7 @@ import xxhash
 
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.paper import LEARNING_RATE
+from gnnsafe.datasets import DATASETS
 from gnnsafe.errors import InputError
 from gnnsafe.files import replacing
 from gnnsafe.metrics import Detection
@@ -157,4 +158,14 @@ def select(records: Iterable[Record], preferred: Collection[Hashable] = ()) -> S
     done = {(record.key, record.ood): record for record in kept if not record.error}
     finished = {key for key, _ in done}
     failures = {record.key: record for record in kept if record.error and record.key not in finished}
-    return Selection(list(done.values()), list(failures.values()), left_out)
+    return Selection(sorted(done.values(), key=_place), list(failures.values()), left_out)
+
+
+def _place(record: Record) -> tuple[int, int, int]:
+    """In a table: whatever order the cells were finished in, the catalogue's; stable within a cell."""
+    datasets = list(DATASETS)
+    if record.dataset not in datasets:
+        return len(datasets), 0, record.seed
+    shifts = list(DATASETS[record.dataset].shifts)
+    shift = shifts.index(record.shift) if record.shift in shifts else len(shifts)
+    return datasets.index(record.dataset), shift, record.seed

@@ -13,9 +13,11 @@ from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.store import Record
 from gnnsafe.files import replacing
 from gnnsafe.report import charts
+from gnnsafe.report.choices import choices_section
 from gnnsafe.report.distributions import distributions
 from gnnsafe.report.document import Document, Section, as_html, as_latex, as_markdown
 from gnnsafe.report.footnotes import Notes
+from gnnsafe.report.intervals import intervals_section
 from gnnsafe.report.order import order_section
 from gnnsafe.report.places import order
 from gnnsafe.report.plotting import save_chart, specification
@@ -47,7 +49,11 @@ def study_document(records: Sequence[Record], figures: Mapping[int, Sequence[Rec
         where = "" if len(orders) == 1 else f" ({table[0]} protocol, {table[1]})"
         sections += [replace(section, title=section.title + where)]
         sections += _comparison(_of(table, records), where, "-".join(table))
+        if table[0] == "rigorous":
+            beyond = intervals_section(_of(table, records))
+            sections.append(replace(beyond, title=beyond.title + where))
     sections += _paper_sections(_of(PAPER, records))
+    sections += [choices_section(records)] if records else []
     sections += [figure_section(number, figures[number]) for number in sorted(figures)]
     return Document("gnnsafe bench: out-of-distribution nodes on graphs", _lead(records) if records else [], sections)
 
