@@ -8,9 +8,9 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
-from gnnsafe import CrossEntropy, Detector, metrics, train
-from gnnsafe.errors import NotFittedError
-from gnnsafe.methods import MSP, GNNSafe
+from gnnsafe import CrossEntropy, Detector, energy, max_softmax, metrics, propagate, score_logits, train
+from gnnsafe.errors import CalibrationWarning, GnnsafeError, NotFittedError
+from gnnsafe.methods import MSP, GNNSafe, Propagated, ReAct
 from gnnsafe.models import GCN
 
 
@@ -107,6 +107,136 @@ def test_a_call_of_ones_own(blocks):
     blocks.extra = 2 * blocks.x
     scores = Detector(model, "energy", forward=lambda model, data: model(data.extra)).fit(blocks).score(blocks)
     torch.testing.assert_close(scores, -torch.logsumexp(model(2 * blocks.x).detach(), dim=1))
+
+
+class TestCalibrated:
+    @pytest.fixture
+    def detector(self, blocks) -> Detector:
+        return Detector(Logits(), "energy").fit(blocks).calibrate(blocks)
+
+    def test_p_values_are_those_of_the_validation_nodes(self, detector, blocks):
+        scores = detector.score(blocks)
+        held_out = scores[blocks.val_mask]
+        expected = [(1 + int((held_out >= score).sum())) / 41 for score in scores]
+        assert detector.p_values(blocks).tolist() == expected
+        assert torch.equal(detector.predict(blocks, false_alarm=0.1), torch.tensor(expected) <= 0.1)
+        random = detector.p_values(blocks, seed=1)
+        assert (random < detector.p_values(blocks)).all()
+        assert torch.equal(detector.predict(blocks, false_alarm=0.1, seed=1), random <= 0.1)
+
+    def test_other_nodes_to_calibrate_with(self, detector, blocks):
+        first = blocks.test_mask
+        detector.calibrate(blocks, mask=first)
+        assert len(detector.calibration_.scores) == 50
+        assert torch.equal(detector.calibration_.scores, detector.score(blocks)[first])
+
+    def test_strange_nodes_are_flagged(self, detector, blocks):
+        blocks.x = blocks.x.clone()
+        blocks.x[blocks.test_mask] -= 3
+        assert torch.equal(detector.predict(blocks, fdr=0.1) & ~blocks.val_mask & ~blocks.train_mask, blocks.test_mask)
+        assert detector.predict(blocks, false_alarm=0.05)[blocks.test_mask].all()
+
+    def test_by_class(self, detector, blocks):
+        detector.calibrate(blocks, by_class=True)
+        predicted, scores = blocks.x.argmax(dim=1), detector.score(blocks)
+        node = 7
+        alike = scores[blocks.val_mask & (predicted == predicted[node])]
+        p = (1 + int((alike >= scores[node]).sum())) / (len(alike) + 1)
+        assert detector.p_values(blocks)[node] == p
+        with pytest.raises(ValueError, match="'by_class' must be left out where there is no model"):
+            Detector(None, "degree").fit(blocks).calibrate(blocks, by_class=True)
+        blocks.y = nn.functional.one_hot(blocks.y, 8)
+        with pytest.raises(ValueError, match="'by_class' must be left out but for a multiclass model"):
+            Detector(Logits(), "msp", task="multilabel").fit(blocks).calibrate(blocks, by_class=True)
+
+    def test_checked_on_other_nodes(self, detector, blocks):
+        check = detector.check_calibration(blocks, blocks.test_mask, levels=(0.1, 0.5))
+        assert (check.nodes, check.calibration_nodes) == (50, 40)
+        assert check.levels[1].flagged == int((detector.p_values(blocks)[blocks.test_mask] <= 0.5).sum())
+        with pytest.raises(ValueError, match="'mask' must be a boolean tensor"):
+            detector.check_calibration(blocks, torch.arange(5))
+
+    def test_not_calibrated(self, detector, blocks):
+        detector.fit(blocks)  # anew: what it was calibrated with means nothing now
+        for call in (
+            lambda: detector.p_values(blocks),
+            lambda: detector.predict(blocks, fdr=0.1),
+            lambda: detector.check_calibration(blocks, blocks.test_mask),
+        ):
+            with pytest.raises(NotFittedError, match=r"is not calibrated; call calibrate\(data\)"):
+                call()
+        with pytest.raises(NotFittedError, match="is not fitted"):
+            Detector(Logits()).calibrate(blocks)
+
+    @pytest.mark.parametrize("method", ["consensus", "react", "grasp", Propagated(ReAct())])
+    def test_validation_nodes_that_the_method_has_learnt_from(self, blocks, method):
+        detector = Detector(GCN(8, 4, 3), method).fit(blocks)
+        with pytest.warns(CalibrationWarning, match="has learnt from val_mask"):
+            detector.calibrate(blocks)
+        detector.calibrate(blocks, mask=blocks.test_mask)  # warnings are errors here
+
+    def test_too_few_nodes_are_said_where_predict_is_called(self, detector, blocks):
+        with pytest.warns(CalibrationWarning, match="at least 99 are needed") as warned:
+            detector.predict(blocks, false_alarm=0.01)
+        assert warned[0].filename == __file__
+
+
+class Array:
+    """An array of another library, which speaks DLPack as JAX's do."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+class Numbers:
+    """What has an __array__ and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+class TestLogitsFromAnywhere:
+    logits = torch.tensor([[0.0, 9.0], [0.0, 0.0], [1.0, 2.0]])
+    edges = torch.tensor([[0, 1], [1, 2]])
+
+    @pytest.mark.parametrize("make", [
+        lambda t: t, lambda t: t.clone().requires_grad_() if t.is_floating_point() else t, lambda t: t.numpy(), Array,
+        lambda t: Numbers(t.numpy()), lambda t: t.tolist(), lambda t: tuple(t.unbind()),
+    ])  # fmt: skip
+    def test_the_same_scores(self, make):
+        scores = score_logits(make(self.logits), make(self.edges))
+        assert scores.dtype == torch.float32
+        assert not scores.requires_grad
+        torch.testing.assert_close(scores, propagate(energy(self.logits), self.edges))
+
+    def test_read_only_arrays_double_precision_and_32_bit_edges(self):
+        logits, edges = self.logits.double().numpy(), self.edges.int().numpy()
+        logits.flags.writeable = edges.flags.writeable = False
+        torch.testing.assert_close(score_logits(logits, edges), propagate(energy(self.logits), self.edges))
+
+    def test_another_method(self):
+        torch.testing.assert_close(score_logits(self.logits, self.edges, method="msp"), max_softmax(self.logits))
+
+    @pytest.mark.parametrize(("logits", "edges", "method", "message"), [
+        ([[0.0, 1.0]], [[0], [1]], None, "'edge_index' must hold node ids < 1"),
+        ([[0, 1]], [[0], [0]], None, "'logits' must be a floating tensor"),
+        ([["a"]], [[0], [0]], None, "'logits' must be an array of numbers"),
+        ([[0.0, 1.0]], [[0], [0]], "degree", "'method' must read logits and edges alone"),
+        ([[0.0, 1.0]], [[0], [0]], "odin", "is not fitted"),
+        ([[0.0, 1.0]], [[0], [0]], "edge-disagreement", "'outputs' must come from"),
+    ])  # fmt: skip
+    def test_refused(self, logits, edges, method, message):
+        with pytest.raises(GnnsafeError, match=message):
+            score_logits(logits, edges, method=method)
 
 
 class TestMultilabel:

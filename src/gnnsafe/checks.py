@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from gnnsafe.errors import InputError, require, require_known
 
 __all__ = [
     "Task",
+    "as_tensor",
     "check_binary",
     "check_edge_index",
     "check_features",
@@ -40,6 +42,24 @@ def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
     kinds = " or ".join("dense" if layout == torch.strided else str(layout) for layout in known)
     require(value.layout in known, name, f"be {kinds}", value.layout)
     return value
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """`value` as a tensor in main memory: a tensor, numpy's or JAX's array, whatever speaks DLPack, or nested lists.
+
+    >>> as_tensor("edge_index", [[0, 1], [1, 2]])
+    tensor([[0, 1],
+            [1, 2]])
+    """
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):  # numpy's own refuses what is read-only
+        return torch.utils.dlpack.from_dlpack(value).cpu()
+    try:
+        array = np.asarray(value)
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"'{name}' must be an array of numbers (got {type(value).__name__}: {error})") from error
 
 
 def check_features(x: object) -> Tensor:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import copy
+import os
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.checks import Task
-from gnnsafe.errors import NotFittedError, require, require_known
+from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
+from gnnsafe.checks import Task, as_tensor, check_edge_index, check_logits, check_mask
+from gnnsafe.errors import CalibrationWarning, NotFittedError, require, require_known
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
 from gnnsafe.methods import METHODS, GNNSafe, Method
 from gnnsafe.outputs import Classifier, Forward, Outputs
+from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, unpacked, write
 
-__all__ = ["Detector"]
+__all__ = ["Detector", "load", "score_logits"]
 
 
 class Detector:
@@ -24,8 +31,10 @@ class Detector:
     our models by themselves; for another, `embedding` names the submodule that gives it. With `task="multilabel"` the
     logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
 
-        detector = gnnsafe.Detector(model).fit(data)   # data.y, data.train_mask
-        scores = detector.score(new_data)              # float32, one per node, higher = more OOD
+        detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask
+        scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
+        detector.calibrate(data)                                # data.val_mask
+        flags = detector.predict(new_data, false_alarm=0.05)    # at most 5 % of ID nodes flagged
         gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.edge_index))
     """
 
@@ -38,17 +47,12 @@ class Detector:
         forward: Forward | None = None,
         task: Task = "multiclass",
     ) -> None:
-        if isinstance(method, str):
-            require_known("method", method, METHODS)
-            method = METHODS[method]()
-        self.method = GNNSafe() if method is None else copy.deepcopy(method)  # fitted here, nowhere else
-        require(
-            isinstance(self.method, Method), "method", "be a method such as gnnsafe.methods.GNNSafe()", repr(method)
-        )
+        self.method = _method(method)
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
         self.task = task
         self.num_features_: int | None = None
+        self.calibration_: Calibration | None = None
 
     def __repr__(self) -> str:
         return f"Detector({type(self.classifier.model).__name__ if self.classifier else None}, {self.method!r})"
@@ -58,17 +62,145 @@ class Detector:
         check_graph(data)
         outputs = self._outputs(data)
         self.method.fit(outputs, node_labels(data, outputs.task), node_mask(data, "train_mask"))
-        self.num_features_ = int(data.x.shape[1])
+        self.num_features_, self.calibration_ = int(data.x.shape[1]), None
         return self
 
-    def score(self, data: Graph) -> Tensor:
-        """Float32, one per node, higher = more out-of-distribution."""
+    def outputs(self, data: Graph) -> Outputs:
+        """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         check_graph(data, num_features=self.num_features_)
-        return self.method.score(self._outputs(data))
+        return self._outputs(data)
+
+    def score(self, data: Graph) -> Tensor:
+        """Float32, one per node, higher = more out-of-distribution."""
+        return self.method.score(self.outputs(data))
+
+    def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
+        """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
+
+        They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
+        or the method anything; where validation nodes chose the epoch, others are better. `by_class` compares a node
+        with the calibration nodes of its own predicted class, so that error rates hold in each class.
+        """
+        held_out = node_mask(data, "val_mask") if mask is None else check_mask("mask", mask, data.x.shape[0])
+        if mask is None and self.method.learns_from_validation():
+            warnings.warn(
+                f"{self.method!r} has learnt from val_mask, whose nodes are no longer held out; calibrate with mask=…",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        outputs = self.outputs(data)
+        scores = self.method.score(outputs)[held_out]
+        if not by_class:
+            self.calibration_ = Calibration(scores)
+            return self
+        require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
+        require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
+        self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
+        return self
+
+    def p_values(self, data: Graph, *, seed: int | None = None) -> Tensor:
+        """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
+
+        With a `seed` ties are broken at random: see `gnnsafe.calibration`, which also says what the figures promise.
+        """
+        calibration, outputs = self._calibration(), self.outputs(data)
+        classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
+        return calibration.p_values(self.method.score(outputs), classes, seed=seed)
+
+    def predict(
+        self, data: Graph, *, false_alarm: float | None = None, fdr: float | None = None, seed: int | None = None
+    ) -> Tensor:
+        """True = OOD: at most a share `false_alarm` of ID nodes is flagged, or of the flagged at most `fdr` is ID.
+
+        Both hold on average for ID nodes that are exchangeable with the calibration nodes, whatever the OOD nodes are.
+        An ID node beside shifted ones is scored with them and is flagged more often. Measure it on held-out ID nodes of
+        the graph in question with `check_calibration`.
+        """
+        return self._calibration().decisions(self.p_values(data, seed=seed), false_alarm=false_alarm, fdr=fdr)
+
+    def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
+        """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals."""
+        calibration = self._calibration()
+        check_mask("mask", mask, data.x.shape[0])
+        return CalibrationCheck.of(self.p_values(data)[mask], calibration, levels)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """All that was fitted and calibrated, as safetensors and JSON in a folder; see `gnnsafe.load`.
+
+        A model of gnnsafe.models is saved with it. Another is not: the detector knows it again by its weights.
+        """
+        if self.num_features_ is None:
+            raise NotFittedError(f"{self!r} is not fitted; call fit(data) before it is saved")
+        tensors: dict[str, Tensor] = {}
+        classifier, calibration = self.classifier, self.calibration_
+        description = {
+            "task": self.task,
+            "num_features": self.num_features_,
+            "method": packed(self.method, "method", tensors),
+            "model": None if classifier is None else described_model(classifier.model, tensors),
+            "embedding": classifier and classifier.embedding,
+            "forward": classifier is not None and classifier.forward is not None,
+            "calibration": calibration and packed(calibration, "calibration", tensors),
+        }
+        write(Path(folder), description, tensors)
 
     def _outputs(self, data: Graph) -> Outputs:
         if self.classifier is None:
             return Outputs(torch.empty(data.x.shape[0], 0), data, self.task)
         return self.classifier(data)
+
+    def _calibration(self) -> Calibration:
+        if self.calibration_ is None:
+            raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
+        return self.calibration_
+
+
+def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
+    """The detector that was saved in `folder`, for the same `model`; one of gnnsafe.models comes out of the folder.
+
+    Scores are the same to the last bit. Another model, other weights, a damaged file or another format are refused. A
+    `forward` is code, which no file holds: give it again.
+    """
+    record, tensors = read(Path(folder))
+    if record["model"] is not None:
+        if model is None:
+            model = rebuilt_model(record["model"], tensors)
+        require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+        check_model(model, record["model"])
+    require(
+        (forward is not None) == record["forward"], "forward",
+        "be given again, as the detector was saved with one" if record["forward"] else "be left out, as it was then",
+        "none" if forward is None else "one",
+    )  # fmt: skip
+    method = unpacked(record["method"], tensors)
+    detector = Detector(model, method, embedding=record["embedding"], forward=forward, task=record["task"])
+    detector.num_features_ = record["num_features"]
+    detector.calibration_ = unpacked(record["calibration"], tensors)
+    return detector
+
+
+def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = None) -> Tensor:
+    """Scores of logits from anywhere: numpy, JAX, DGL, a file; float32, one per node, higher = more OOD.
+
+    By GNNSafe, or another method that needs nothing but logits and edges.
+
+    >>> score_logits([[0.0, 9.0], [0.0, 0.0]], [[0], [1]]).tolist()
+    [-9.0001..., -6.9...]
+    """
+    logits, edge_index = as_tensor("logits", logits), as_tensor("edge_index", edge_index)
+    check_logits(logits)
+    check_edge_index(edge_index, len(logits))
+    method = _method(method)
+    require(method.kind == "post-hoc", "method", "read logits and edges alone", repr(method))
+    return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))
+
+
+def _method(method: Method | str | None) -> Method:
+    if isinstance(method, str):
+        require_known("method", method, METHODS)
+        return METHODS[method]()
+    rule = "be a method such as gnnsafe.methods.GNNSafe()"
+    require(method is None or isinstance(method, Method), "method", rule, repr(method))
+    return GNNSafe() if method is None else copy.deepcopy(method)  # fitted here, nowhere else

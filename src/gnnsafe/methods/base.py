@@ -47,6 +47,10 @@ class Method(ABC):
         """Whether it reads anything but the graph."""
         return self.kind != "trivial"
 
+    def learns_from_validation(self) -> bool:
+        """Whether `fit` reads the graph's `val_mask`: those nodes are no longer held out."""
+        return False
+
     @classmethod
     def needs_fitting(cls) -> bool:
         """Whether `fit` has anything to learn."""

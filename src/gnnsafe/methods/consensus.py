@@ -42,6 +42,10 @@ class Consensus(Method):
         """Whether any of the methods does."""
         return any(method.needs_model() for method in self.methods)
 
+    def learns_from_validation(self) -> bool:
+        """It does."""
+        return True
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Consensus:
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)

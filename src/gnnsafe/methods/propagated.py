@@ -37,6 +37,10 @@ class Propagated(Method):
         """Whether the method within does."""
         return self.method.needs_model()
 
+    def learns_from_validation(self) -> bool:
+        """Whether the method within does."""
+        return self.method.learns_from_validation()
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Propagated:
         """Fit the method within."""
         self.method.fit(outputs, y, mask)
