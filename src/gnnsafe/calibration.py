@@ -39,7 +39,7 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
     """p = (1 + #{calibration ≥ s}) / (n + 1) of each score, float64  (Vovk et al., 2005).
 
     With a `seed` ties are broken at random, p = (#{calibration > s} + U (1 + #{calibration = s})) / (n + 1) with
-    U ~ U(0, 1): then p of an exchangeable node is uniform, not only at least so large. It is 1 without calibration nodes.
+    U ~ U(0, 1): then p of an exchangeable node is uniform, not only at least so large. Without calibration nodes: 1.
 
     >>> conformal_p_values(torch.tensor([0.0, 2.0, 9.0]), torch.tensor([1.0, 2.0, 3.0])).tolist()
     [1.0, 0.75, 0.25]
