@@ -10,8 +10,10 @@ from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, Detector, energy, max_softmax, metrics, propagate, score_logits, train
 from gnnsafe.errors import CalibrationWarning, GnnsafeError, NotFittedError
-from gnnsafe.methods import MSP, GNNSafe, Propagated, ReAct
-from gnnsafe.models import GCN
+from gnnsafe.methods import METHODS, MSP, DiffusedKNN, GNNSafe, Propagated, ReAct
+from gnnsafe.models import GCN, MODELS
+
+everyone = pytest.mark.parametrize("name", METHODS)
 
 
 def test_somebodys_own_model(blocks):
@@ -237,6 +239,131 @@ class TestLogitsFromAnywhere:
     def test_refused(self, logits, edges, method, message):
         with pytest.raises(GnnsafeError, match=message):
             score_logits(logits, edges, method=method)
+
+
+@everyone
+def test_what_propagation_has_the_last_word_on(name, blocks):
+    """Every method's score is its unpropagated one, propagated; those with steps have something to split."""
+    torch.manual_seed(0)
+    detector = Detector(GCN(8, 4, 3), name).fit(blocks)
+    outputs = detector.outputs(blocks)
+    before = detector.method.unpropagated(outputs)
+    assert torch.equal(before.propagated(blocks.edge_index), detector.score(blocks))
+    assert (before.steps > 0) == (name in ("gnnsafe", "dirichlet-energy", "diffused-knn"))
+
+
+class TestNewScores:
+    """A graph of 300 nodes in a ring, so that surroundings are small, and a few long ways."""
+
+    @staticmethod
+    def ring(seed: int = 0) -> Data:
+        generator = torch.Generator().manual_seed(seed)
+        node = torch.arange(300)
+        edges = torch.cat([torch.stack([node, (node + 1) % 300]), torch.stack([(node + 1) % 300, node])], dim=1)
+        directed = torch.randint(300, (2, 30), generator=generator)
+        masks = {"train_mask": node % 3 == 0, "val_mask": node % 3 == 1}
+        x = torch.rand(300, 8, generator=generator)
+        return Data(x=x, edge_index=torch.cat([edges, directed], dim=1), y=node % 3, **masks)
+
+    @staticmethod
+    def grown(data: Data) -> tuple[Data, torch.Tensor]:
+        """Two new nodes, one edge between old nodes gone, one node with other features."""
+        new = data.clone()
+        new.x = torch.cat([data.x, torch.rand(2, 8, generator=torch.Generator().manual_seed(7))])
+        new.x[100] += 1
+        gone = (data.edge_index == torch.tensor([[40], [41]])).all(dim=0)
+        edges = torch.tensor([[300, 5, 301], [7, 300, 300]])
+        new.edge_index = torch.cat([data.edge_index[:, ~gone], edges], dim=1)
+        for name in ("y", "train_mask", "val_mask"):
+            delattr(new, name)
+        return new, torch.tensor([300, 301, 5, 7, 40, 41, 100])
+
+    @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("appnp", "gpn")])
+    def test_equal_to_the_whole_and_nothing_else_changes(self, model):
+        torch.manual_seed(0)
+        data = self.ring()
+        detector = Detector(MODELS[model](8, 6, 3)).fit(data)
+        new, nodes = self.grown(data)
+        touched, scores = detector.score_new(new, nodes)
+        whole = detector.score(new)
+        torch.testing.assert_close(scores, whole[touched])
+        assert scores.dtype == torch.float32
+        assert len(touched) < 200
+        kept = torch.cat([detector.score(data), torch.zeros(2)])
+        kept[touched] = scores
+        torch.testing.assert_close(kept, whole)
+
+    @everyone
+    def test_every_method(self, name):
+        torch.manual_seed(0)
+        data = self.ring()
+        method = DiffusedKNN(diffusion=2, steps=2) if name == "diffused-knn" else METHODS[name]()
+        detector = Detector(GCN(8, 6, 3), method).fit(data)
+        new, nodes = self.grown(data)
+        if name in ("odin", "grasp"):
+            with pytest.raises(
+                ValueError, match=r"'method' must score nodes by their surroundings .*use score\(data\)"
+            ):
+                detector.score_new(new, nodes)
+            return
+        touched, scores = detector.score_new(new, nodes)
+        whole = detector.score(new)
+        torch.testing.assert_close(scores, whole[touched])
+        untouched = torch.ones(302, dtype=torch.bool)
+        untouched[touched] = False
+        torch.testing.assert_close(detector.score(data)[untouched[:300]], whole[untouched])
+
+    def test_only_what_is_needed_is_read(self):
+        data = self.ring()
+        data.edge_index = data.edge_index[:, :600]  # the ring alone
+        seen = []
+
+        class Spy(GCN):
+            def forward(self, x, edge_index):
+                seen.append(len(x))
+                return super().forward(x, edge_index)
+
+        detector = Detector(Spy(8, 6, 3)).fit(data)
+        seen.clear()
+        touched, _ = detector.score_new(data, [50], hops=2)  # a model of somebody's own
+        assert touched.tolist() == list(range(46, 55))  # 2 layers and 2 steps either way
+        assert seen == [9 + 2 * 5]  # they hear 4 further, whose degrees 1 further
+
+    def test_masks_sparse_features_and_attributes_of_edges(self):
+        data = self.ring()
+        data.edge_weight = torch.rand(data.edge_index.shape[1])
+        data.x = data.x.to_sparse_csr()
+        model = nn.Linear(8, 3)
+
+        def forward(model, data):
+            heard = torch.zeros(data.x.shape[0], 3)
+            messages = data.edge_weight[:, None] * model(data.x.to_dense())[data.edge_index[0]]
+            return heard.index_add(0, data.edge_index[1], messages)
+
+        detector = Detector(model, forward=forward).fit(data)
+        mask = torch.arange(300) == 9
+        touched, scores = detector.score_new(data, mask, hops=1)
+        torch.testing.assert_close(scores, detector.score(data)[touched])
+
+    def test_without_a_model(self):
+        data = self.ring()
+        detector = Detector(None, "mean-cosine").fit(data)
+        touched, scores = detector.score_new(data, [0, 1])
+        torch.testing.assert_close(scores, detector.score(data)[touched])
+
+    def test_refused(self, blocks):
+        model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
+        detector = Detector(model).fit(blocks)
+        with pytest.raises(ValueError, match=r"'hops' must be given for GraphSAGE, which is none of gnnsafe.models"):
+            detector.score_new(blocks, [0])
+        assert len(detector.score_new(blocks, [0], hops=2).nodes)
+        for nodes, message in (([120], "lie in 0..119"), ([], "be numbers of nodes"), ([0.5], "be numbers of nodes")):
+            with pytest.raises(ValueError, match=f"'nodes' must {message}"):
+                detector.score_new(blocks, nodes, hops=2)
+        with pytest.raises(ValueError, match="'hops' must be a whole number >= 0"):
+            detector.score_new(blocks, [0], hops=-1)
+        with pytest.raises(NotFittedError):
+            Detector(model).score_new(blocks, [0], hops=2)
 
 
 class TestMultilabel:

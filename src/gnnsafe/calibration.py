@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from gnnsafe.checks import check_scores
@@ -73,8 +72,10 @@ def false_discoveries(p: Tensor, level: float) -> Tensor:
     >>> false_discoveries(torch.tensor([0.01, 0.02, 0.9, 0.5]).double(), 0.05).tolist()
     [True, True, False, False]
     """
+    from scipy.stats import false_discovery_control  # half a second to import: only where a decision asks for it
+
     check_level("fdr", level)
-    return torch.from_numpy(stats.false_discovery_control(p.numpy()) <= level)
+    return torch.from_numpy(false_discovery_control(p.numpy()) <= level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +176,9 @@ def _rare(count: int, level: float) -> int:
 
 
 def _threshold(calibration: Tensor, level: float) -> Tensor:
-    """The k-th largest of the scores between ∞ and −∞, k = 0 … n + 1 the number of p-values that are rare enough."""
-    ends = calibration.new_tensor([math.inf]), calibration.new_tensor([-math.inf])
-    return torch.cat([ends[0], calibration.sort(descending=True).values, ends[1]])[_rare(len(calibration), level)]
+    """The k-th largest score, k ≤ n the number of p-values that are rare enough; ∞ where none is."""
+    ordered = torch.cat([calibration.new_tensor([math.inf]), calibration.sort(descending=True).values])
+    return ordered[_rare(len(calibration), level)]
 
 
 @dataclass(frozen=True)
@@ -256,8 +257,10 @@ class CalibrationCheck:
 
 
 def _level_check(p: Tensor, calibration: Calibration, level: float) -> LevelCheck:
+    from scipy.stats import binomtest
+
     flagged, nodes = int((p <= level).sum()), len(p)
-    interval = stats.binomtest(flagged, nodes).proportion_ci(method="exact")
+    interval = binomtest(flagged, nodes).proportion_ci(method="exact")
     count = len(calibration.scores)  # of all classes: their flags together vary about as those of one large set
     return LevelCheck(
         level, flagged, nodes, (float(interval.low), float(interval.high)), _expected(nodes, count, level)
@@ -265,8 +268,10 @@ def _level_check(p: Tensor, calibration: Calibration, level: float) -> LevelChec
 
 
 def _expected(nodes: int, count: int, level: float) -> tuple[float, float]:
+    from scipy.stats import betabinom
+
     rare = _rare(count, level)
     if rare == 0:
         return 0.0, 0.0
-    chance = stats.betabinom(nodes, rare, count + 1 - rare)
+    chance = betabinom(nodes, rare, count + 1 - rare)
     return float(chance.ppf(0.025)) / nodes, float(chance.ppf(0.975)) / nodes

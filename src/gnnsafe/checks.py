@@ -20,6 +20,7 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_mask",
+    "check_nodes",
     "check_scores",
     "check_task",
     "check_tensor",
@@ -147,6 +148,20 @@ def check_binary(name: str, labels: Tensor, num_labels: int, where: str) -> None
     require(labels.shape[1] == num_labels, name, f"have the model's {num_labels} labels", labels.shape[1])
     binary = bool(((labels == 0) | (labels == 1)).all())
     require(binary, name, f"be 0 or 1 for every node of {where} and every label", "other values")
+
+
+def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
+    """A mask of the nodes that are given by their numbers or as a mask."""
+    given = as_tensor(name, nodes)
+    if given.dtype == torch.bool:
+        return check_mask(name, given, num_nodes)
+    whole = given.dim() == 1 and given.numel() > 0 and given.dtype in (torch.int64, torch.int32)
+    require(whole, name, "be numbers of nodes, or a mask", f"{given.dtype} {list(given.shape)}")
+    low, high = int(given.min()), int(given.max())
+    require(low >= 0 and high < num_nodes, name, f"lie in 0..{num_nodes - 1}", f"{low}..{high}")
+    mask = torch.zeros(num_nodes, dtype=torch.bool)
+    mask[given.long()] = True
+    return mask
 
 
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:

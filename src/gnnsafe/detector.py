@@ -5,22 +5,36 @@ from __future__ import annotations
 import copy
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
-from gnnsafe.checks import Task, as_tensor, check_edge_index, check_logits, check_mask
-from gnnsafe.errors import CalibrationWarning, NotFittedError, require, require_known
+from gnnsafe.checks import Task, as_tensor, check_edge_index, check_logits, check_mask, check_nodes
+from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_known, require_whole
+from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
+from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import METHODS, GNNSafe, Method
+from gnnsafe.models import MODELS
 from gnnsafe.outputs import Classifier, Forward, Outputs
+from gnnsafe.regions import region
 from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, unpacked, write
 
-__all__ = ["Detector", "load", "score_logits"]
+__all__ = ["Detector", "NewScores", "load", "score_logits"]
+
+NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
+
+
+class NewScores(NamedTuple):
+    """The nodes whose scores may have changed, and their scores."""
+
+    nodes: Tensor
+    scores: Tensor
 
 
 class Detector:
@@ -30,6 +44,8 @@ class Detector:
     training mode and gradients are left as they were found. Methods that read the penultimate embedding find it in
     our models by themselves; for another, `embedding` names the submodule that gives it. With `task="multilabel"` the
     logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
+    `node_type` names the nodes of a `HeteroData` whose logits `forward` returns; scores are propagated over
+    `edge_types`, or over all that join such nodes.
 
         detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask
         scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
@@ -46,12 +62,20 @@ class Detector:
         embedding: str | None = None,
         forward: Forward | None = None,
         task: Task = "multiclass",
+        node_type: str | None = None,
+        edge_types: Sequence[EdgeType] | None = None,
     ) -> None:
         self.method = _method(method)
+        require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
+        require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
+        self.forward, self.node_type, self.edge_types = forward, node_type, edge_types
+        if forward is not None and node_type is not None:
+            forward = _of_the_whole(forward)
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
         self.task = task
         self.num_features_: int | None = None
+        self.classes_: TrainingClasses | None = None
         self.calibration_: Calibration | None = None
 
     def __repr__(self) -> str:
@@ -59,18 +83,22 @@ class Detector:
 
     def fit(self, data: Graph) -> Detector:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`."""
-        check_graph(data)
-        outputs = self._outputs(data)
-        self.method.fit(outputs, node_labels(data, outputs.task), node_mask(data, "train_mask"))
-        self.num_features_, self.calibration_ = int(data.x.shape[1]), None
+        graph = self._graph(data)
+        check_graph(graph)
+        outputs = self._outputs(graph)
+        y, mask = node_labels(graph, outputs.task), node_mask(graph, "train_mask")
+        self.method.fit(outputs, y, mask)
+        self.num_features_, self.calibration_ = int(graph.x.shape[1]), None
+        self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
         return self
 
     def outputs(self, data: Graph) -> Outputs:
         """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
-        check_graph(data, num_features=self.num_features_)
-        return self._outputs(data)
+        graph = self._graph(data)
+        check_graph(graph, num_features=self.num_features_)
+        return self._outputs(graph)
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
@@ -83,7 +111,8 @@ class Detector:
         or the method anything; where validation nodes chose the epoch, others are better. `by_class` compares a node
         with the calibration nodes of its own predicted class, so that error rates hold in each class.
         """
-        held_out = node_mask(data, "val_mask") if mask is None else check_mask("mask", mask, data.x.shape[0])
+        graph = self._graph(data)
+        held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         if mask is None and self.method.learns_from_validation():
             warnings.warn(
                 f"{self.method!r} has learnt from val_mask, whose nodes are no longer held out; calibrate with mask=…",
@@ -123,8 +152,32 @@ class Detector:
     def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals."""
         calibration = self._calibration()
-        check_mask("mask", mask, data.x.shape[0])
-        return CalibrationCheck.of(self.p_values(data)[mask], calibration, levels)
+        p = self.p_values(data)
+        return CalibrationCheck.of(p[check_mask("mask", mask, len(p))], calibration, levels)
+
+    def explain(self, data: Graph, *, node: int) -> Explanation:
+        """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes."""
+        outputs = self.outputs(data)
+        node = check_node(node, outputs.graph.x.shape[0])
+        return explanation(self.method, outputs, node, calibration=self.calibration_, classes=self.classes_)
+
+    def score_new(self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None) -> NewScores:
+        """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
+
+        `data` is the graph as it is now, `nodes` are those that came or changed and both ends of edges that came or
+        went, by their numbers or as a mask. A node is touched within as many edges from them as the model and the
+        method hear of; `hops` says how many those are for a model that is none of ours: its message-passing layers. One
+        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number.
+
+            touched, new = detector.score_new(data, nodes)
+            scores[touched] = new
+        """
+        if self.num_features_ is None:
+            raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+        check_graph(data, num_features=self.num_features_)
+        touched, part, where = region(data, check_nodes("nodes", nodes, data.x.shape[0]), self._reach(hops))
+        return NewScores(touched.nonzero().flatten(), self.method.score(self._outputs(part))[where])
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """All that was fitted and calibrated, as safetensors and JSON in a folder; see `gnnsafe.load`.
@@ -140,11 +193,35 @@ class Detector:
             "num_features": self.num_features_,
             "method": packed(self.method, "method", tensors),
             "model": None if classifier is None else described_model(classifier.model, tensors),
-            "embedding": classifier and classifier.embedding,
-            "forward": classifier is not None and classifier.forward is not None,
+            "embedding": None if classifier is None else classifier.embedding,
+            "forward": self.forward is not None,
+            "node_type": self.node_type,
+            "edge_types": self.edge_types,
+            "classes": self.classes_ and packed(self.classes_, "classes", tensors),
             "calibration": calibration and packed(calibration, "calibration", tensors),
         }
         write(Path(folder), description, tensors)
+
+    def _graph(self, data: Any) -> Any:
+        if self.node_type is not None:
+            return node_type_graph(data, self.node_type, self.edge_types)
+        require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
+        return data
+
+    def _reach(self, hops: int | None) -> int:
+        own = self.method.reach()
+        if own is None:
+            raise InputError(f"'method' must score nodes by their surroundings (got {self.method!r}); use score(data)")
+        model = None if self.classifier is None else self.classifier.model
+        if hops is None and type(model) in MODELS.values() and self.forward is None:
+            hops = model.reach  # type: ignore[union-attr, assignment]
+        if hops is None and model is not None:
+            raise InputError(
+                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): from "
+                "how many edges away its logits hear of other nodes, as a rule its number of layers"
+            )
+        require_whole("hops", hops or 0, 0)
+        return own + (hops or 0)
 
     def _outputs(self, data: Graph) -> Outputs:
         if self.classifier is None:
@@ -175,8 +252,17 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
         "none" if forward is None else "one",
     )  # fmt: skip
     method = unpacked(record["method"], tensors)
-    detector = Detector(model, method, embedding=record["embedding"], forward=forward, task=record["task"])
+    detector = Detector(
+        model,
+        method,
+        embedding=record["embedding"],
+        forward=forward,
+        task=record["task"],
+        node_type=record["node_type"],
+        edge_types=record["edge_types"],
+    )
     detector.num_features_ = record["num_features"]
+    detector.classes_ = unpacked(record["classes"], tensors)
     detector.calibration_ = unpacked(record["calibration"], tensors)
     return detector
 
@@ -195,6 +281,10 @@ def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = 
     method = _method(method)
     require(method.kind == "post-hoc", "method", "read logits and edges alone", repr(method))
     return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))
+
+
+def _of_the_whole(forward: Forward) -> Forward:
+    return lambda model, graph: forward(model, graph.whole)
 
 
 def _method(method: Method | str | None) -> Method:

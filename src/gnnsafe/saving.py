@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.errors import InputError, SavedFileError, require
+from gnnsafe.explanation import TrainingClasses
 from gnnsafe.files import replacing
 from gnnsafe.methods import METHODS, Propagated
 from gnnsafe.methods.grasp import GraphNodes
@@ -33,7 +34,7 @@ FORMAT = 1  # to be raised when what is written changes
 FILE = "detector.json"
 
 PARTS: dict[str, type[Any]] = {method.__name__: method for method in METHODS.values()}
-PARTS |= {part.__name__: part for part in (Propagated, GraphNodes, Calibration)}
+PARTS |= {part.__name__: part for part in (Propagated, GraphNodes, Calibration, TrainingClasses)}
 
 
 def write(folder: Path, description: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "scipy_csr",
     "sparse_enough",
     "sum_matrix",
+    "torch_csr",
 ]
 
 SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
@@ -54,12 +55,12 @@ class Sparse:
 
     def __init__(self, matrix: Any) -> None:
         forward, transpose = sp.csr_array(matrix), sp.csr_array(matrix.T)
-        self.csr = _torch_csr(forward)
+        self.csr = torch_csr(forward)
         if _same(forward, transpose):
             self.T = self
         else:
             self.T = Sparse.__new__(Sparse)
-            self.T.csr, self.T.T = _torch_csr(transpose), self
+            self.T.csr, self.T.T = torch_csr(transpose), self
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
@@ -141,7 +142,8 @@ def _starts(rows: Any, size: int) -> Any:
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
 
 
-def _torch_csr(matrix: Any) -> Tensor:
+def torch_csr(matrix: Any) -> Tensor:
+    """Scipy's CSR as a tensor, without a copy."""
     # scipy takes 32-bit indices wherever they suffice: half the index traffic, and what MKL wants.
     starts, columns, entries = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     return _csr(starts, columns, entries, matrix.shape)

@@ -54,6 +54,11 @@ class Consensus(Method):
         self.calibration_ = torch.stack(scores).sort(dim=1).values
         return self
 
+    def reach(self) -> int | None:
+        """That of the method that reaches furthest."""
+        reaches = [method.reach() for method in self.methods]
+        return None if None in reaches else max(reach for reach in reaches if reach is not None)
+
     def score(self, outputs: Outputs) -> Tensor:
         """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""
         calibration = self.calibration_

@@ -70,6 +70,9 @@ class GRASP(Method):
         self.training_ = _nodes(outputs, mask)
         return self
 
+    def reach(self) -> None:
+        """Any: the sure nodes of the whole graph have a say."""
+
     def score(self, outputs: Outputs) -> Tensor:
         """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
         nodes = self._together(outputs)

@@ -83,6 +83,11 @@ class Backbone(Constructed, ABC):
         """Channels before, between and after the layers."""
         return [in_channels] + [hidden_channels] * (num_layers - 1) + [out_channels]
 
+    @property
+    def reach(self) -> int:
+        """From how many edges away a node's logits hear of other nodes."""
+        return self.num_layers
+
     def reset_parameters(self) -> None:
         """Draw the weights anew, as PyG's `GCNConv` does: Glorot uniform, biases zero."""
         for parameter in self.parameters():

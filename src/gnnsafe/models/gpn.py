@@ -62,6 +62,11 @@ class GPN(Constructed):
         self.in_channels, self.dropout, self.steps, self.teleport = in_channels, dropout, steps, teleport
         self.reset_parameters()
 
+    @property
+    def reach(self) -> int:
+        """One edge further with each step."""
+        return self.steps
+
     def reset_parameters(self) -> None:
         """Draw the weights anew; the classes' shares are equal again."""
         nn.init.xavier_uniform_(self.weight)
