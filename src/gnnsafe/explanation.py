@@ -199,7 +199,7 @@ def explanation(
 
 def check_node(node: object, num_nodes: int) -> int:
     """`node`, once it is known to be the number of a node."""
-    inside = isinstance(node, Integral) and not isinstance(node, bool) and 0 <= node < num_nodes
+    inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(num_nodes)
     require(inside, "node", f"be a node's number, 0..{num_nodes - 1}", repr(node))
     return int(node)  # type: ignore[call-overload, no-any-return]
 
