@@ -17,8 +17,8 @@ SOURCE = ROOT / "src" / "gnnsafe"
 # Each room may look at those above it. `__init__` and `cli` stand at the end: they may look at all.
 ROOMS = [
     "errors", "files", "checks", "sparse", "graph", "regions", "hetero", "scores", "propagation", "metrics",
-    "calibration", "outputs", "methods", "models", "training", "datasets", "bench", "report", "explanation", "saving",
-    "detector", "__init__", "cli",
+    "calibration", "outputs", "methods", "models", "training", "datasets", "bench", "report", "explanation", "diagnosis",
+    "saving", "detector", "__init__", "cli",
 ]  # fmt: skip
 
 

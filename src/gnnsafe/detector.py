@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
 from gnnsafe.checks import Task, as_tensor, check_edge_index, check_logits, check_mask, check_nodes
+from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_known, require_whole
 from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
@@ -178,6 +179,18 @@ class Detector:
         check_graph(data, num_features=self.num_features_)
         touched, part, where = region(data, check_nodes("nodes", nodes, data.x.shape[0]), self._reach(hops))
         return NewScores(touched.nonzero().flatten(), self.method.score(self._outputs(part))[where])
+
+    def diagnose(
+        self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
+    ) -> Diagnosis:
+        """Whether propagation helps on the ID graph `data`, and which of the `candidates` suits which trouble.
+
+        No OOD data is needed: shifts are planted into nodes that taught nothing, those of `data.test_mask` or all that
+        are neither training nor validation nodes, `draws` times each. Gives a table, the recommended `steps` and
+        `alpha` and the reason; heterophilic graphs get a warning.
+        """
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+        return diagnosis(self.method, self.outputs, data, candidates=candidates, draws=draws, seed=seed)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """All that was fitted and calibrated, as safetensors and JSON in a folder; see `gnnsafe.load`.

@@ -14,7 +14,8 @@ GnnsafeError
 Warnings, for what works but not as well as was asked:
 
 GnnsafeWarning            (a UserWarning)
-└── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
+├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
+└── HeterophilyWarning    neighbours are hardly more alike than by chance
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "GnnsafeError",
     "GnnsafeWarning",
     "GraphFileError",
+    "HeterophilyWarning",
     "InputError",
     "MissingExtraError",
     "NotFittedError",
@@ -89,6 +91,10 @@ class GnnsafeWarning(UserWarning):
 
 class CalibrationWarning(GnnsafeWarning):
     """Calibration nodes are too few for what was asked of them, or not fit to calibrate with."""
+
+
+class HeterophilyWarning(GnnsafeWarning):
+    """Neighbours are hardly more alike than by chance."""
 
 
 def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") -> None:
