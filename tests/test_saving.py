@@ -188,6 +188,14 @@ class TestRefused:
         deeper = gnnsafe.models.GCN(8, 16, 3, num_layers=3)
         one_line(lambda: gnnsafe.load(saved, deeper), r"one whose norms.1.bias is torch.float32 \[16\], not none")
 
+    def test_other_arguments(self, blocks, tmp_path):
+        torch.manual_seed(0)
+        model = gnnsafe.models.APPNP(8, 16, 3, steps=5)
+        Detector(model).fit(blocks).save(tmp_path)
+        other = gnnsafe.models.APPNP(8, 16, 3, steps=4)
+        other.load_state_dict(model.state_dict())
+        one_line(lambda: gnnsafe.load(tmp_path, other), r"got one whose steps is 4, not 5")
+
     def test_other_weights(self, model, saved):
         with torch.no_grad():
             model.weights[0][0, 0] += 1e-6

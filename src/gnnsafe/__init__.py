@@ -9,8 +9,9 @@ __version__ = "0.1.0"
 
 from gnnsafe import methods, metrics, models
 from gnnsafe.datasets import load_benchmark, read_graph, shifts
-from gnnsafe.detector import Detector, load, score_logits
+from gnnsafe.detector import Detector, load
 from gnnsafe.errors import GnnsafeError
+from gnnsafe.logits import score_logits
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import propagate
 from gnnsafe.scores import energy, entropy, generalized_entropy, max_logit, max_softmax

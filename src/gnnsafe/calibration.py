@@ -115,11 +115,10 @@ class Calibration:
     def thresholds(self, false_alarm: float) -> Tensor:
         """A node is flagged where its score lies above this: one number, or one for each class; ∞ where none can be."""
         check_level("false_alarm", false_alarm)
-        groups = [self.scores] if self.classes is None else self._by_class()
+        if self.classes is None:
+            return _threshold(self.scores, false_alarm)[None]
+        groups = [self.scores[self.classes == label] for label in range(self.num_classes)]
         return torch.stack([_threshold(group, false_alarm) for group in groups])
-
-    def _by_class(self) -> list[Tensor]:
-        return [self.scores[self.classes == label] for label in range(self.num_classes)]
 
     def decisions(self, p: Tensor, *, false_alarm: float | None = None, fdr: float | None = None) -> Tensor:
         """Flags of p-values at one of the two levels, with a warning where the calibration nodes are too few for it."""

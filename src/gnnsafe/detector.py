@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
-from gnnsafe.checks import Task, as_tensor, check_edge_index, check_logits, check_mask, check_nodes
+from gnnsafe.checks import Task, check_mask, check_nodes
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
-from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_known, require_whole
+from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
 from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
 from gnnsafe.hetero import EdgeType, node_type_graph
-from gnnsafe.methods import METHODS, GNNSafe, Method
+from gnnsafe.methods import Method, own_method
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.regions import region
 from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, unpacked, write
 
-__all__ = ["Detector", "NewScores", "load", "score_logits"]
+__all__ = ["Detector", "NewScores", "load"]
 
 NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
 
@@ -66,7 +64,7 @@ class Detector:
         node_type: str | None = None,
         edge_types: Sequence[EdgeType] | None = None,
     ) -> None:
-        self.method = _method(method)
+        self.method = own_method(method)
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
         require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
         self.forward, self.node_type, self.edge_types = forward, node_type, edge_types
@@ -95,11 +93,7 @@ class Detector:
 
     def outputs(self, data: Graph) -> Outputs:
         """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
-        if self.num_features_ is None:
-            raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
-        graph = self._graph(data)
-        check_graph(graph, num_features=self.num_features_)
-        return self._outputs(graph)
+        return self._outputs(self._checked(data))
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
@@ -152,8 +146,7 @@ class Detector:
 
     def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals."""
-        calibration = self._calibration()
-        p = self.p_values(data)
+        calibration, p = self._calibration(), self.p_values(data)
         return CalibrationCheck.of(p[check_mask("mask", mask, len(p))], calibration, levels)
 
     def explain(self, data: Graph, *, node: int) -> Explanation:
@@ -173,11 +166,9 @@ class Detector:
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
         """
-        if self.num_features_ is None:
-            raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        check_graph(data, num_features=self.num_features_)
-        touched, part, where = region(data, check_nodes("nodes", nodes, data.x.shape[0]), self._reach(hops))
+        graph = self._checked(data)
+        touched, part, where = region(graph, check_nodes("nodes", nodes, graph.x.shape[0]), self._reach(hops))
         return NewScores(touched.nonzero().flatten(), self.method.score(self._outputs(part))[where])
 
     def diagnose(
@@ -220,6 +211,13 @@ class Detector:
             return node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         return data
+
+    def _checked(self, data: Any) -> Any:
+        if self.num_features_ is None:
+            raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
+        graph = self._graph(data)
+        check_graph(graph, num_features=self.num_features_)
+        return graph
 
     def _reach(self, hops: int | None) -> int:
         own = self.method.reach()
@@ -280,30 +278,5 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     return detector
 
 
-def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = None) -> Tensor:
-    """Scores of logits from anywhere: numpy, JAX, DGL, a file; float32, one per node, higher = more OOD.
-
-    By GNNSafe, or another method that needs nothing but logits and edges.
-
-    >>> score_logits([[0.0, 9.0], [0.0, 0.0]], [[0], [1]]).tolist()
-    [-9.0001..., -6.9...]
-    """
-    logits, edge_index = as_tensor("logits", logits), as_tensor("edge_index", edge_index)
-    check_logits(logits)
-    check_edge_index(edge_index, len(logits))
-    method = _method(method)
-    require(method.kind == "post-hoc", "method", "read logits and edges alone", repr(method))
-    return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))
-
-
 def _of_the_whole(forward: Forward) -> Forward:
     return lambda model, graph: forward(model, graph.whole)
-
-
-def _method(method: Method | str | None) -> Method:
-    if isinstance(method, str):
-        require_known("method", method, METHODS)
-        return METHODS[method]()
-    rule = "be a method such as gnnsafe.methods.GNNSafe()"
-    require(method is None or isinstance(method, Method), "method", rule, repr(method))
-    return GNNSafe() if method is None else copy.deepcopy(method)  # fitted here, nowhere else

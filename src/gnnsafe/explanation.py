@@ -51,7 +51,7 @@ class TrainingClasses:
     @classmethod
     def of(cls, outputs: Outputs, y: Tensor, mask: Tensor) -> TrainingClasses:
         """Those of the training nodes; multilabel: for each label the nodes that have it."""
-        h, y = _places(outputs)[mask], y[mask]
+        h, y = _places(outputs)[mask].double(), y[mask]
         members = y[:, None] == torch.unique(y) if outputs.task == "multiclass" else y == 1
         labels = torch.unique(y) if outputs.task == "multiclass" else torch.arange(y.shape[1])
         labels, members = labels[members.any(dim=0)], members[:, members.any(dim=0)]
@@ -64,14 +64,14 @@ class TrainingClasses:
 
     def nearest(self, outputs: Outputs, node: int) -> tuple[NearClass, ...]:
         """The classes, nearest first."""
-        distances = (self.means - _places(outputs)[node]).norm(dim=1) / self.spreads.clamp(min=1e-12)
+        distances = (self.means - _places(outputs)[node].double()).norm(dim=1) / self.spreads.clamp(min=1e-12)
         order = distances.argsort()
         pairs = zip(self.labels[order].tolist(), distances[order].tolist(), strict=True)
         return tuple(NearClass(label, distance) for label, distance in pairs)
 
 
 def _places(outputs: Outputs) -> Tensor:
-    return (outputs.logits if outputs.embedded is None else outputs.embedded).double()
+    return outputs.logits if outputs.embedded is None else outputs.embedded
 
 
 @dataclass(frozen=True)

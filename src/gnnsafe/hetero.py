@@ -25,7 +25,8 @@ class NodeTypeGraph:
     """
 
     def __init__(self, whole: Data, node_type: str, edge_types: Sequence[EdgeType]) -> None:
-        self.__dict__.update(whole=whole, node_type=node_type, edge_types=tuple(edge_types))
+        kinds = [torch.empty(2, 0, dtype=torch.int64), *(whole[kind].edge_index for kind in edge_types)]
+        self.__dict__.update(whole=whole, node_type=node_type, edges=torch.cat(kinds, dim=1))
 
     @property
     def x(self) -> Any:
@@ -35,8 +36,8 @@ class NodeTypeGraph:
     @property
     def edge_index(self) -> Tensor:
         """The edges of the chosen types, one type after the other."""
-        kinds = [self.whole[kind].edge_index for kind in self.edge_types]
-        return torch.cat(kinds, dim=1) if kinds else torch.empty(2, 0, dtype=torch.int64)
+        edges: Tensor = self.__dict__["edges"]
+        return edges
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "whole":
@@ -47,6 +48,7 @@ class NodeTypeGraph:
         whole = copy.copy(self.whole)
         if name == "edge_index":
             require(value.numel() == 0, "edge_index", "be left as it is or emptied in a heterogeneous graph", "edges")
+            self.__dict__["edges"] = value
             for kind in whole.edge_types:
                 for attribute in whole[kind].edge_attrs():
                     rows = whole[kind][attribute]

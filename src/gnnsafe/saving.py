@@ -153,11 +153,11 @@ def described_model(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, A
         "class": type(model).__name__,
         "state": {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in state.items()},
         "weights": _digest(state),
-        "arguments": packed_arguments(model) if ours else None,
+        "arguments": _arguments(model) if ours else None,
     }
 
 
-def packed_arguments(model: nn.Module) -> dict[str, Any]:
+def _arguments(model: nn.Module) -> dict[str, Any]:
     """The arguments that a model of ours was constructed with."""
     arguments: Any = model.arguments
     return {name: packed(value, name, {}) for name, value in arguments.items()}
@@ -179,18 +179,19 @@ def rebuilt_model(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> n
 
 
 def check_model(model: nn.Module, record: Mapping[str, Any]) -> None:
-    """`model` is the one that was saved: its class, its parameters and buffers, and every weight."""
+    """`model` is the one that was saved: its class, its arguments if it is ours, its shapes, and every weight."""
     name, state = type(model).__name__, _state(model)
-    require_same(name == record["class"], record, f"a {name}")
+    _require_same(name == record["class"], record, f"a {name}")
     shapes = {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in state.items()}
-    for key in sorted({*shapes, *record["state"]}):
-        have, want = shapes.get(key, "none"), record["state"].get(key, "none")
-        require_same(have == want, record, f"one whose {key} is {have}, not {want}")
-    require_same(_digest(state) == record["weights"], record, "one with other weights")
+    arguments = _arguments(model) if record["arguments"] is not None and type(model) in MODELS.values() else {}
+    for have, want in ((shapes, record["state"]), (arguments, record["arguments"] or {})):
+        for key in sorted({*have, *want}):
+            found, right = have.get(key, "none"), want.get(key, "none")
+            _require_same(found == right, record, f"one whose {key} is {found}, not {right}")
+    _require_same(_digest(state) == record["weights"], record, "one with other weights")
 
 
-def require_same(holds: bool, record: Mapping[str, Any], got: str) -> None:
-    """Raise a `SavedFileError` unless `holds`."""
+def _require_same(holds: bool, record: Mapping[str, Any], got: str) -> None:
     if not holds:
         raise SavedFileError(f"'model' must be the {record['class']} that the detector was saved with (got {got})")
 
