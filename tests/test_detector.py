@@ -313,6 +313,14 @@ class TestNewScores:
         untouched[touched] = False
         torch.testing.assert_close(detector.score(data)[untouched[:300]], whole[untouched])
 
+    def test_the_given_nodes_alone(self):
+        data = self.ring()
+        torch.manual_seed(0)
+        detector = Detector(GCN(8, 6, 3)).fit(data)
+        nodes, scores = detector.score_new(data, [7, 3], touched=False)
+        assert nodes.tolist() == [3, 7]
+        torch.testing.assert_close(scores, detector.score(data)[nodes])
+
     def test_only_what_is_needed_is_read(self):
         data = self.ring()
         data.edge_index = data.edge_index[:, :600]  # the ring alone

@@ -241,6 +241,18 @@ class TestRefused:
         path.write_text(path.read_text().replace('"alpha": 0.5', '"alpha": 0.7'))
         one_line(lambda: gnnsafe.load(saved), "its checksum differs")
 
+    def test_whole_files_of_somebody_else(self, saved):
+        from gnnsafe.saving import read, write
+
+        record, tensors = read(saved)
+        for lacking in ("method", "num_features", "model"):
+            write(saved, {name: value for name, value in record.items() if name not in (lacking, "tensors")}, tensors)
+            one_line(lambda: gnnsafe.load(saved), f"damaged '.*detector.json': KeyError '{lacking}'")
+        write(saved, {**record, "method": {"is": "Path"}}, tensors)
+        one_line(lambda: gnnsafe.load(saved), "KeyError 'Path'")
+        write(saved, record, {})
+        one_line(lambda: gnnsafe.load(saved), "RuntimeError Error")
+
     def test_what_is_no_text(self, saved):
         (saved / "detector.json").write_bytes(b"\xff\xfe\x00")
         one_line(lambda: gnnsafe.load(saved), "damaged")

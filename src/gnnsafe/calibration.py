@@ -203,7 +203,7 @@ class LevelCheck:
         return self.rate <= self.expected[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CalibrationCheck:
     """What held-out ID nodes say of a calibration: false-alarm rates, and a histogram of p-values (flat is right)."""
 
@@ -239,6 +239,8 @@ class CalibrationCheck:
         tallest = max(self.histogram)
         bars = "".join("▁▂▃▄▅▆▇█"[round(7 * count / tallest)] for count in self.histogram)
         return "\n".join([*lines, f"p-values from 0 to 1: {bars} (flat is right)"])
+
+    __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""

@@ -22,7 +22,7 @@ from gnnsafe.methods import Method, own_method
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.regions import region
-from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, unpacked, write
+from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, understood, unpacked, write
 
 __all__ = ["Detector", "NewScores", "load"]
 
@@ -155,21 +155,25 @@ class Detector:
         node = check_node(node, outputs.graph.x.shape[0])
         return explanation(self.method, outputs, node, calibration=self.calibration_, classes=self.classes_)
 
-    def score_new(self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None) -> NewScores:
+    def score_new(
+        self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
+    ) -> NewScores:
         """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
 
         `data` is the graph as it is now, `nodes` are those that came or changed and both ends of edges that came or
         went, by their numbers or as a mask. A node is touched within as many edges from them as the model and the
         method hear of; `hops` says how many those are for a model that is none of ours: its message-passing layers. One
-        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number.
+        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number. With
+        `touched=False` the given nodes alone are scored, which reads far less where few edges lead far.
 
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         graph = self._checked(data)
-        touched, part, where = region(graph, check_nodes("nodes", nodes, graph.x.shape[0]), self._reach(hops))
-        return NewScores(touched.nonzero().flatten(), self.method.score(self._outputs(part))[where])
+        given = check_nodes("nodes", nodes, graph.x.shape[0])
+        asked, part, where = region(graph, given, self._reach(hops), touched=touched)
+        return NewScores(asked.nonzero().flatten(), self.method.score(self._outputs(part))[where])
 
     def diagnose(
         self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
@@ -252,29 +256,18 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     `forward` is code, which no file holds: give it again.
     """
     record, tensors = read(Path(folder))
-    if record["model"] is not None:
-        if model is None:
-            model = rebuilt_model(record["model"], tensors)
-        require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
-        check_model(model, record["model"])
-    require(
-        (forward is not None) == record["forward"], "forward",
-        "be given again, as the detector was saved with one" if record["forward"] else "be left out, as it was then",
-        "none" if forward is None else "one",
-    )  # fmt: skip
-    method = unpacked(record["method"], tensors)
-    detector = Detector(
-        model,
-        method,
-        embedding=record["embedding"],
-        forward=forward,
-        task=record["task"],
-        node_type=record["node_type"],
-        edge_types=record["edge_types"],
-    )
-    detector.num_features_ = record["num_features"]
-    detector.classes_ = unpacked(record["classes"], tensors)
-    detector.calibration_ = unpacked(record["calibration"], tensors)
+    with understood(Path(folder)):
+        if record["model"] is not None:
+            model = rebuilt_model(record["model"], tensors) if model is None else model
+            require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+            check_model(model, record["model"])
+        rule = "be given again, as the detector was saved with one" if record["forward"] else "be left out, as it was"
+        require((forward is not None) == record["forward"], "forward", rule, "none" if forward is None else "one")
+        options = {name: record[name] for name in ("embedding", "task", "node_type", "edge_types")}
+        detector = Detector(model, unpacked(record["method"], tensors), forward=forward, **options)
+        detector.num_features_ = record["num_features"]
+        detector.classes_ = unpacked(record["classes"], tensors)
+        detector.calibration_ = unpacked(record["calibration"], tensors)
     return detector
 
 

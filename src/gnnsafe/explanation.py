@@ -74,7 +74,7 @@ def _places(outputs: Outputs) -> Tensor:
     return outputs.logits if outputs.embedded is None else outputs.embedded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """A node's score, taken apart: print it, `to_dict()`, or `draw("why.png")`."""
 
@@ -100,6 +100,8 @@ class Explanation:
 
     def __str__(self) -> str:
         return "\n".join([self._standing(), *self._origin(), *self._prediction(), *self._classes()])
+
+    __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it; of the calibration scores only where it stands among them."""

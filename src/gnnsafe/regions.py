@@ -14,27 +14,27 @@ __all__ = ["Region", "reached", "region", "subgraph"]
 
 
 class Region(NamedTuple):
-    """Whom changed nodes touch, and the part of the graph that decides about those."""
+    """The nodes that are asked about, and the part of the graph that decides about them."""
 
-    touched: Tensor
+    asked: Tensor
     """A mask of the graph's nodes."""
     part: Data
     where: Tensor
-    """A mask of the part's nodes: those that are touched, in their order."""
+    """A mask of the part's nodes: those that are asked about, in their order."""
 
 
-def region(graph: Data, nodes: Tensor, reach: int) -> Region:
-    """What the nodes in a mask touch, where each node hears of others from `reach` edges away.
+def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True) -> Region:
+    """What the nodes in a mask touch (or only they), where each node hears of others from `reach` edges away.
 
     The part holds whoever the touched hear of, and whoever points to those: a degree counts them.
     """
     source, target = graph.edge_index
-    touched = reached(graph.edge_index, nodes, reach)
-    heard = reached(graph.edge_index.flip(0), touched, reach)
+    asked = reached(graph.edge_index, nodes, reach) if touched else nodes
+    heard = reached(graph.edge_index.flip(0), asked, reach)
     edges = heard[target]
     kept = heard.clone()
     kept[source[edges]] = True
-    return Region(touched, subgraph(graph, kept, edges), touched[kept])
+    return Region(asked, subgraph(graph, kept, edges), asked[kept])
 
 
 def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:

@@ -8,7 +8,8 @@ happens in between, the folder holds the detector that was there before or the n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,17 @@ from gnnsafe.methods import METHODS, Propagated
 from gnnsafe.methods.grasp import GraphNodes
 from gnnsafe.models import MODELS
 
-__all__ = ["FORMAT", "check_model", "described_model", "packed", "read", "rebuilt_model", "unpacked", "write"]
+__all__ = [
+    "FORMAT",
+    "check_model",
+    "described_model",
+    "packed",
+    "read",
+    "rebuilt_model",
+    "understood",
+    "unpacked",
+    "write",
+]
 
 FORMAT = 1  # to be raised when what is written changes
 FILE = "detector.json"
@@ -77,6 +88,16 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if record.pop("checksum", None) != _checksum(record):
         raise _damaged(folder / FILE, "its checksum differs")
     return record, _read_tensors(_tensors_file(folder, record["tensors"]), record["tensors"])
+
+
+@contextmanager
+def understood(folder: Path) -> Iterator[None]:
+    """Says in one line that the files are whole but not what `write` wrote, as when others wrote them."""
+    try:
+        yield
+    except (KeyError, TypeError, StopIteration, RuntimeError) as error:
+        text = str(error).splitlines()[0] if str(error) else ""
+        raise _damaged(folder / FILE, f"{type(error).__name__} {text}") from error
 
 
 def _read_tensors(path: Path, digest: str) -> dict[str, Tensor]:

@@ -38,7 +38,7 @@ class Candidate:
         return stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """What a graph says about detectors: print it, or `to_dict()`. `steps` and `alpha` are what it recommends."""
 
@@ -87,6 +87,8 @@ class Diagnosis:
         with console.capture() as captured:
             console.print(self)
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+    __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
