@@ -10,7 +10,18 @@ from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, Detector, energy, max_softmax, metrics, propagate, score_logits, train
 from gnnsafe.errors import CalibrationWarning, GnnsafeError, NotFittedError
-from gnnsafe.methods import METHODS, MSP, DiffusedKNN, GNNSafe, Propagated, ReAct
+from gnnsafe.methods import (
+    GRASP,
+    METHODS,
+    MSP,
+    Agreement,
+    Consensus,
+    DiffusedKNN,
+    GNNSafe,
+    Mahalanobis,
+    Propagated,
+    ReAct,
+)
 from gnnsafe.models import GCN, MODELS
 
 everyone = pytest.mark.parametrize("name", METHODS)
@@ -312,6 +323,24 @@ class TestNewScores:
         untouched = torch.ones(302, dtype=torch.bool)
         untouched[touched] = False
         torch.testing.assert_close(detector.score(data)[untouched[:300]], whole[untouched])
+
+    @pytest.mark.parametrize(
+        "method", [Propagated(MSP(), 1), Propagated(GNNSafe(), 1), Consensus((MSP(), Agreement()))]
+    )
+    def test_methods_within_methods(self, method):
+        torch.manual_seed(0)
+        data = self.ring()
+        detector = Detector(GCN(8, 6, 3), method).fit(data)
+        touched, scores = detector.score_new(data, [7])
+        torch.testing.assert_close(scores, detector.score(data)[touched])
+        assert len(touched) < 100
+
+    @pytest.mark.parametrize("method", [Propagated(GRASP()), Consensus((MSP(), GRASP())), Mahalanobis(epsilon=0.1)])
+    def test_methods_that_read_the_whole_graph(self, method):
+        data = self.ring()
+        detector = Detector(GCN(8, 6, 3), method).fit(data)
+        with pytest.raises(ValueError, match="'method' must score nodes by their surroundings"):
+            detector.score_new(data, [7])
 
     def test_the_given_nodes_alone(self):
         data = self.ring()
