@@ -45,8 +45,8 @@ def test_a_split_by_hand(path):
     assert str(why).splitlines() == [
         "Node 2 scores -2.25, above 100.0% of 3 calibration nodes (p = 0.25).",
         "Its own score before propagation is -1 and counts 25.0%; 2 other nodes count for the rest.",
-        "  raised by 1 (-2, 50.0%)",
-        "  lowered by 0 (-4, 25.0%)",
+        "  raised most by node 1 (-2 × 50.0%)",
+        "  lowered most by node 0 (-4 × 25.0%)",
         "Predicted class 0 (probability 1); largest logits 0: 1, 1: -9, 2: -9.",
         str(why).splitlines()[-1],
     ]
@@ -98,6 +98,14 @@ def test_by_class_multilabel_and_without_a_model(blocks):
     assert labels.predicted == tuple(label for label in range(3) if labels.logits[label] > 0)
     assert len(labels.nearest) == 3
     assert "Predicted labels" in str(labels)
+
+
+def test_a_class_without_calibration_nodes_and_a_node_that_decays_to_nothing(path):
+    detector = Detector(Logits(), GNNSafe(alpha=0.0, isolated="decay")).fit(path)
+    why = detector.calibrate(path, mask=path.train_mask, by_class=True).explain(path, node=3)
+    assert (why.p_value, why.above, why.shares) == (1.0, None, ())
+    assert str(why).startswith("Node 3 scores 0 (higher = more OOD); its class has no calibration node.")
+    assert "All of it is its own" in str(why)
 
 
 @pytest.mark.parametrize("node", [-1, 120, 1.0, True, "a", None])

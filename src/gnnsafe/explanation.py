@@ -133,15 +133,16 @@ class Explanation:
 
     def _standing(self) -> str:
         text = f"Node {self.node} scores {self.score:.4g}"
-        if self.p_value is None:
-            return f"{text} (higher = more OOD)."
+        if not self.calibration:
+            unknown = "" if self.p_value is None else "; its class has no calibration node"
+            return f"{text} (higher = more OOD){unknown}."
         return f"{text}, above {self.above:.1%} of {len(self.calibration)} calibration nodes (p = {self.p_value:.3g})."
 
     def _origin(self) -> list[str]:
-        if len(self.shares) == 1:
-            return [f"All of it is its own, by {self.method}."]
         itself = next((share.weight for share in self.shares if share.node == self.node), 0.0)
         others = [share for share in self.shares if share.node != self.node]
+        if not others:
+            return [f"All of it is its own, by {self.method}."]
         lines = [
             f"Its own score before propagation is {self.own:.4g} and counts {itself:.1%}; "
             f"{len(others)} other node{'s' * (len(others) > 1)} count{'s' * (len(others) == 1)} for the rest."
@@ -151,7 +152,8 @@ class Explanation:
             sign = 1 if verb == "raised" else -1
             named = [s for s in chosen[:NAMED] if sign * (s.score - self.score) > 0]
             if named:
-                lines.append(f"  {verb} by " + ", ".join(f"{s.node} ({s.score:.4g}, {s.weight:.1%})" for s in named))
+                shares = ", ".join(f"{s.node} ({s.score:.4g} × {s.weight:.1%})" for s in named)
+                lines.append(f"  {verb} most by node{'s' * (len(named) > 1)} {shares}")
         return lines
 
     def _prediction(self) -> list[str]:
