@@ -8,10 +8,23 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
-from gnnsafe import CrossEntropy, Detector, metrics, train
-from gnnsafe.errors import NotFittedError
-from gnnsafe.methods import MSP, GNNSafe
-from gnnsafe.models import GCN
+from gnnsafe import CrossEntropy, Detector, energy, max_softmax, metrics, propagate, score_logits, train
+from gnnsafe.errors import CalibrationWarning, GnnsafeError, NotFittedError
+from gnnsafe.methods import (
+    GRASP,
+    METHODS,
+    MSP,
+    Agreement,
+    Consensus,
+    DiffusedKNN,
+    GNNSafe,
+    Mahalanobis,
+    Propagated,
+    ReAct,
+)
+from gnnsafe.models import GCN, MODELS
+
+everyone = pytest.mark.parametrize("name", METHODS)
 
 
 def test_somebodys_own_model(blocks):
@@ -107,6 +120,287 @@ def test_a_call_of_ones_own(blocks):
     blocks.extra = 2 * blocks.x
     scores = Detector(model, "energy", forward=lambda model, data: model(data.extra)).fit(blocks).score(blocks)
     torch.testing.assert_close(scores, -torch.logsumexp(model(2 * blocks.x).detach(), dim=1))
+
+
+class TestCalibrated:
+    @pytest.fixture
+    def detector(self, blocks) -> Detector:
+        return Detector(Logits(), "energy").fit(blocks).calibrate(blocks)
+
+    def test_p_values_are_those_of_the_validation_nodes(self, detector, blocks):
+        scores = detector.score(blocks)
+        held_out = scores[blocks.val_mask]
+        expected = [(1 + int((held_out >= score).sum())) / 41 for score in scores]
+        assert detector.p_values(blocks).tolist() == expected
+        assert torch.equal(detector.predict(blocks, false_alarm=0.1), torch.tensor(expected) <= 0.1)
+        random = detector.p_values(blocks, seed=1)
+        assert (random < detector.p_values(blocks)).all()
+        assert torch.equal(detector.predict(blocks, false_alarm=0.1, seed=1), random <= 0.1)
+
+    def test_other_nodes_to_calibrate_with(self, detector, blocks):
+        first = blocks.test_mask
+        detector.calibrate(blocks, mask=first)
+        assert len(detector.calibration_.scores) == 50
+        assert torch.equal(detector.calibration_.scores, detector.score(blocks)[first])
+
+    def test_strange_nodes_are_flagged(self, detector, blocks):
+        blocks.x = blocks.x.clone()
+        blocks.x[blocks.test_mask] -= 3
+        assert torch.equal(detector.predict(blocks, fdr=0.1) & ~blocks.val_mask & ~blocks.train_mask, blocks.test_mask)
+        assert detector.predict(blocks, false_alarm=0.05)[blocks.test_mask].all()
+
+    def test_by_class(self, detector, blocks):
+        detector.calibrate(blocks, by_class=True)
+        predicted, scores = blocks.x.argmax(dim=1), detector.score(blocks)
+        node = 7
+        alike = scores[blocks.val_mask & (predicted == predicted[node])]
+        p = (1 + int((alike >= scores[node]).sum())) / (len(alike) + 1)
+        assert detector.p_values(blocks)[node] == p
+        with pytest.raises(ValueError, match="'by_class' must be left out where there is no model"):
+            Detector(None, "degree").fit(blocks).calibrate(blocks, by_class=True)
+        blocks.y = nn.functional.one_hot(blocks.y, 8)
+        with pytest.raises(ValueError, match="'by_class' must be left out but for a multiclass model"):
+            Detector(Logits(), "msp", task="multilabel").fit(blocks).calibrate(blocks, by_class=True)
+
+    def test_checked_on_other_nodes(self, detector, blocks):
+        check = detector.check_calibration(blocks, blocks.test_mask, levels=(0.1, 0.5))
+        assert (check.nodes, check.calibration_nodes) == (50, 40)
+        assert check.levels[1].flagged == int((detector.p_values(blocks)[blocks.test_mask] <= 0.5).sum())
+        with pytest.raises(ValueError, match="'mask' must be a boolean tensor"):
+            detector.check_calibration(blocks, torch.arange(5))
+
+    def test_not_calibrated(self, detector, blocks):
+        detector.fit(blocks)  # anew: what it was calibrated with means nothing now
+        for call in (
+            lambda: detector.p_values(blocks),
+            lambda: detector.predict(blocks, fdr=0.1),
+            lambda: detector.check_calibration(blocks, blocks.test_mask),
+        ):
+            with pytest.raises(NotFittedError, match=r"is not calibrated; call calibrate\(data\)"):
+                call()
+        with pytest.raises(NotFittedError, match="is not fitted"):
+            Detector(Logits()).calibrate(blocks)
+
+    @pytest.mark.parametrize("method", ["consensus", "react", "grasp", Propagated(ReAct())])
+    def test_validation_nodes_that_the_method_has_learnt_from(self, blocks, method):
+        detector = Detector(GCN(8, 4, 3), method).fit(blocks)
+        with pytest.warns(CalibrationWarning, match="has learnt from val_mask"):
+            detector.calibrate(blocks)
+        detector.calibrate(blocks, mask=blocks.test_mask)  # warnings are errors here
+
+    def test_too_few_nodes_are_said_where_predict_is_called(self, detector, blocks):
+        with pytest.warns(CalibrationWarning, match="at least 99 are needed") as warned:
+            detector.predict(blocks, false_alarm=0.01)
+        assert warned[0].filename == __file__
+
+
+class Array:
+    """An array of another library, which speaks DLPack as JAX's do."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+class Numbers:
+    """What has an __array__ and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+class TestLogitsFromAnywhere:
+    logits = torch.tensor([[0.0, 9.0], [0.0, 0.0], [1.0, 2.0]])
+    edges = torch.tensor([[0, 1], [1, 2]])
+
+    @pytest.mark.parametrize("make", [
+        lambda t: t, lambda t: t.clone().requires_grad_() if t.is_floating_point() else t, lambda t: t.numpy(), Array,
+        lambda t: Numbers(t.numpy()), lambda t: t.tolist(), lambda t: tuple(t.unbind()),
+    ])  # fmt: skip
+    def test_the_same_scores(self, make):
+        scores = score_logits(make(self.logits), make(self.edges))
+        assert scores.dtype == torch.float32
+        assert not scores.requires_grad
+        torch.testing.assert_close(scores, propagate(energy(self.logits), self.edges))
+
+    def test_read_only_arrays_double_precision_and_32_bit_edges(self):
+        logits, edges = self.logits.double().numpy(), self.edges.int().numpy()
+        logits.flags.writeable = edges.flags.writeable = False
+        torch.testing.assert_close(score_logits(logits, edges), propagate(energy(self.logits), self.edges))
+
+    def test_another_method(self):
+        torch.testing.assert_close(score_logits(self.logits, self.edges, method="msp"), max_softmax(self.logits))
+
+    @pytest.mark.parametrize(("logits", "edges", "method", "message"), [
+        ([[0.0, 1.0]], [[0], [1]], None, "'edge_index' must hold node ids < 1"),
+        ([[0, 1]], [[0], [0]], None, "'logits' must be a floating tensor"),
+        ([["a"]], [[0], [0]], None, "'logits' must be an array of numbers"),
+        ([[0.0, 1.0]], [[0], [0]], "degree", "'method' must read logits and edges alone"),
+        ([[0.0, 1.0]], [[0], [0]], "odin", "is not fitted"),
+        ([[0.0, 1.0]], [[0], [0]], "edge-disagreement", "'outputs' must come from"),
+    ])  # fmt: skip
+    def test_refused(self, logits, edges, method, message):
+        with pytest.raises(GnnsafeError, match=message):
+            score_logits(logits, edges, method=method)
+
+
+@everyone
+def test_what_propagation_has_the_last_word_on(name, blocks):
+    """Every method's score is its unpropagated one, propagated; those with steps have something to split."""
+    torch.manual_seed(0)
+    detector = Detector(GCN(8, 4, 3), name).fit(blocks)
+    outputs = detector.outputs(blocks)
+    before = detector.method.unpropagated(outputs)
+    assert torch.equal(before.propagated(blocks.edge_index), detector.score(blocks))
+    assert (before.steps > 0) == (name in ("gnnsafe", "dirichlet-energy", "diffused-knn"))
+
+
+class TestNewScores:
+    """A graph of 300 nodes in a ring, so that surroundings are small, and a few long ways."""
+
+    @staticmethod
+    def ring(seed: int = 0) -> Data:
+        generator = torch.Generator().manual_seed(seed)
+        node = torch.arange(300)
+        edges = torch.cat([torch.stack([node, (node + 1) % 300]), torch.stack([(node + 1) % 300, node])], dim=1)
+        directed = torch.randint(300, (2, 30), generator=generator)
+        masks = {"train_mask": node % 3 == 0, "val_mask": node % 3 == 1}
+        x = torch.rand(300, 8, generator=generator)
+        return Data(x=x, edge_index=torch.cat([edges, directed], dim=1), y=node % 3, **masks)
+
+    @staticmethod
+    def grown(data: Data) -> tuple[Data, torch.Tensor]:
+        """Two new nodes, one edge between old nodes gone, one node with other features."""
+        new = data.clone()
+        new.x = torch.cat([data.x, torch.rand(2, 8, generator=torch.Generator().manual_seed(7))])
+        new.x[100] += 1
+        gone = (data.edge_index == torch.tensor([[40], [41]])).all(dim=0)
+        edges = torch.tensor([[300, 5, 301], [7, 300, 300]])
+        new.edge_index = torch.cat([data.edge_index[:, ~gone], edges], dim=1)
+        for name in ("y", "train_mask", "val_mask"):
+            delattr(new, name)
+        return new, torch.tensor([300, 301, 5, 7, 40, 41, 100])
+
+    @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("appnp", "gpn")])
+    def test_equal_to_the_whole_and_nothing_else_changes(self, model):
+        torch.manual_seed(0)
+        data = self.ring()
+        detector = Detector(MODELS[model](8, 6, 3)).fit(data)
+        new, nodes = self.grown(data)
+        touched, scores = detector.score_new(new, nodes)
+        whole = detector.score(new)
+        torch.testing.assert_close(scores, whole[touched])
+        assert scores.dtype == torch.float32
+        assert len(touched) < 200
+        kept = torch.cat([detector.score(data), torch.zeros(2)])
+        kept[touched] = scores
+        torch.testing.assert_close(kept, whole)
+
+    @everyone
+    def test_every_method(self, name):
+        torch.manual_seed(0)
+        data = self.ring()
+        method = DiffusedKNN(diffusion=2, steps=2) if name == "diffused-knn" else METHODS[name]()
+        detector = Detector(GCN(8, 6, 3), method).fit(data)
+        new, nodes = self.grown(data)
+        if name in ("odin", "grasp"):
+            with pytest.raises(
+                ValueError, match=r"'method' must score nodes by their surroundings .*use score\(data\)"
+            ):
+                detector.score_new(new, nodes)
+            return
+        touched, scores = detector.score_new(new, nodes)
+        whole = detector.score(new)
+        torch.testing.assert_close(scores, whole[touched])
+        untouched = torch.ones(302, dtype=torch.bool)
+        untouched[touched] = False
+        torch.testing.assert_close(detector.score(data)[untouched[:300]], whole[untouched])
+
+    @pytest.mark.parametrize(
+        "method", [Propagated(MSP(), 1), Propagated(GNNSafe(), 1), Consensus((MSP(), Agreement()))]
+    )
+    def test_methods_within_methods(self, method):
+        torch.manual_seed(0)
+        data = self.ring()
+        detector = Detector(GCN(8, 6, 3), method).fit(data)
+        touched, scores = detector.score_new(data, [7])
+        torch.testing.assert_close(scores, detector.score(data)[touched])
+        assert len(touched) < 100
+
+    @pytest.mark.parametrize("method", [Propagated(GRASP()), Consensus((MSP(), GRASP())), Mahalanobis(epsilon=0.1)])
+    def test_methods_that_read_the_whole_graph(self, method):
+        data = self.ring()
+        detector = Detector(GCN(8, 6, 3), method).fit(data)
+        with pytest.raises(ValueError, match="'method' must score nodes by their surroundings"):
+            detector.score_new(data, [7])
+
+    def test_the_given_nodes_alone(self):
+        data = self.ring()
+        torch.manual_seed(0)
+        detector = Detector(GCN(8, 6, 3)).fit(data)
+        nodes, scores = detector.score_new(data, [7, 3], touched=False)
+        assert nodes.tolist() == [3, 7]
+        torch.testing.assert_close(scores, detector.score(data)[nodes])
+
+    def test_only_what_is_needed_is_read(self):
+        data = self.ring()
+        data.edge_index = data.edge_index[:, :600]  # the ring alone
+        seen = []
+
+        class Spy(GCN):
+            def forward(self, x, edge_index):
+                seen.append(len(x))
+                return super().forward(x, edge_index)
+
+        detector = Detector(Spy(8, 6, 3)).fit(data)
+        seen.clear()
+        touched, _ = detector.score_new(data, [50], hops=2)  # a model of somebody's own
+        assert touched.tolist() == list(range(46, 55))  # 2 layers and 2 steps either way
+        assert seen == [9 + 2 * 5]  # they hear 4 further, whose degrees 1 further
+
+    def test_masks_sparse_features_and_attributes_of_edges(self):
+        data = self.ring()
+        data.edge_weight = torch.rand(data.edge_index.shape[1])
+        data.x = data.x.to_sparse_csr()
+        model = nn.Linear(8, 3)
+
+        def forward(model, data):
+            heard = torch.zeros(data.x.shape[0], 3)
+            messages = data.edge_weight[:, None] * model(data.x.to_dense())[data.edge_index[0]]
+            return heard.index_add(0, data.edge_index[1], messages)
+
+        detector = Detector(model, forward=forward).fit(data)
+        mask = torch.arange(300) == 9
+        touched, scores = detector.score_new(data, mask, hops=1)
+        torch.testing.assert_close(scores, detector.score(data)[touched])
+
+    def test_without_a_model(self):
+        data = self.ring()
+        detector = Detector(None, "mean-cosine").fit(data)
+        touched, scores = detector.score_new(data, [0, 1])
+        torch.testing.assert_close(scores, detector.score(data)[touched])
+
+    def test_refused(self, blocks):
+        model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
+        detector = Detector(model).fit(blocks)
+        with pytest.raises(ValueError, match=r"'hops' must be given for GraphSAGE, which is none of gnnsafe.models"):
+            detector.score_new(blocks, [0])
+        assert len(detector.score_new(blocks, [0], hops=2).nodes)
+        for nodes, message in (([120], "lie in 0..119"), ([], "be numbers of nodes"), ([0.5], "be numbers of nodes")):
+            with pytest.raises(ValueError, match=f"'nodes' must {message}"):
+                detector.score_new(blocks, nodes, hops=2)
+        with pytest.raises(ValueError, match="'hops' must be a whole number >= 0"):
+            detector.score_new(blocks, [0], hops=-1)
+        with pytest.raises(NotFittedError):
+            Detector(model).score_new(blocks, [0], hops=2)
 
 
 class TestMultilabel:

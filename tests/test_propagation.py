@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnsafe import propagate
+from gnnsafe.propagation import Unpropagated, shares, weights
 
 
 @st.composite
@@ -179,3 +180,38 @@ EDGES = torch.tensor([[0], [1]])
 def test_bad_input(scores, edges, options, message):
     with pytest.raises(ValueError, match=message):
         propagate(scores, edges, **options)
+
+
+def test_weights_by_hand(directed):
+    # 1 hears 0 twice, 0 hears 2: after two steps 1 is ¼ itself, ½ of 0 (by two ways), ¼ of 2.
+    assert weights(directed.edge_index, 1, num_nodes=5).tolist() == [0.5, 0.25, 0.25, 0.0, 0.0]
+    assert weights(directed.edge_index, 3, num_nodes=5).tolist() == [0.0, 0.0, 0.0, 1.0, 0.0]
+    assert weights(directed.edge_index, 3, num_nodes=5, isolated="decay").tolist() == [0.0, 0.0, 0.0, 0.25, 0.0]
+    assert shares(torch.tensor([4.0, 8.0, 2.0, 1.0, 1.0]), directed.edge_index, 1).tolist() == [2.0, 2.0, 0.5, 0.0, 0.0]
+
+
+@given(graph=graphs(), **settings)
+def test_shares_sum_to_the_propagated_score(graph, steps, alpha, isolated):
+    scores, edge_index = graph
+    how = {"steps": steps, "alpha": alpha, "isolated": isolated}
+    propagated = propagate(scores, edge_index, **how)
+    for node in range(len(scores)):
+        total = shares(scores, edge_index, node, **how).sum()
+        assert float(total) == pytest.approx(float(propagated[node]), abs=1e-10)
+        assert torch.equal(Unpropagated(scores, **how).weights(edge_index, node), weights(
+            edge_index, node, num_nodes=len(scores), **how
+        ))  # fmt: skip
+
+
+@given(graph=graphs(), **settings)
+def test_weights_are_a_row_of_the_matrix_power(graph, steps, alpha, isolated):
+    scores, edge_index = graph
+    size = len(scores)
+    columns = [
+        propagate(torch.eye(size, dtype=torch.float64)[j], edge_index, steps=steps, alpha=alpha, isolated=isolated)
+        for j in range(size)
+    ]
+    power = torch.stack(columns, dim=1)
+    for node in range(size):
+        row = weights(edge_index, node, num_nodes=size, steps=steps, alpha=alpha, isolated=isolated)
+        torch.testing.assert_close(row, power[node])

@@ -2,14 +2,16 @@
 
 detector = gnnsafe.Detector(model).fit(data)   # any module called (x, edge_index)
 scores = detector.score(new_data)              # float32, one per node, higher = more out-of-distribution
+flags = detector.calibrate(data).predict(new_data, false_alarm=0.05)
 """
 
 __version__ = "0.1.0"
 
 from gnnsafe import methods, metrics, models
 from gnnsafe.datasets import load_benchmark, read_graph, shifts
-from gnnsafe.detector import Detector
+from gnnsafe.detector import Detector, load
 from gnnsafe.errors import GnnsafeError
+from gnnsafe.logits import score_logits
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import propagate
 from gnnsafe.scores import energy, entropy, generalized_entropy, max_logit, max_softmax
@@ -36,6 +38,7 @@ __all__ = [
     "energy",
     "entropy",
     "generalized_entropy",
+    "load",
     "load_benchmark",
     "max_logit",
     "max_softmax",
@@ -44,6 +47,7 @@ __all__ = [
     "models",
     "propagate",
     "read_graph",
+    "score_logits",
     "shifts",
     "train",
 ]

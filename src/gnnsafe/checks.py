@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from gnnsafe.errors import InputError, require, require_known
 
 __all__ = [
     "Task",
+    "as_tensor",
     "check_binary",
     "check_edge_index",
     "check_features",
@@ -18,6 +20,7 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_mask",
+    "check_nodes",
     "check_scores",
     "check_task",
     "check_tensor",
@@ -40,6 +43,24 @@ def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
     kinds = " or ".join("dense" if layout == torch.strided else str(layout) for layout in known)
     require(value.layout in known, name, f"be {kinds}", value.layout)
     return value
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """`value` as a tensor in main memory: a tensor, numpy's or JAX's array, whatever speaks DLPack, or nested lists.
+
+    >>> as_tensor("edge_index", [[0, 1], [1, 2]])
+    tensor([[0, 1],
+            [1, 2]])
+    """
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):  # numpy's own refuses what is read-only
+        return torch.utils.dlpack.from_dlpack(value).cpu()
+    try:
+        array = np.asarray(value)
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except (TypeError, ValueError) as error:
+        raise InputError(f"'{name}' must be an array of numbers (got {type(value).__name__}: {error})") from error
 
 
 def check_features(x: object) -> Tensor:
@@ -127,6 +148,20 @@ def check_binary(name: str, labels: Tensor, num_labels: int, where: str) -> None
     require(labels.shape[1] == num_labels, name, f"have the model's {num_labels} labels", labels.shape[1])
     binary = bool(((labels == 0) | (labels == 1)).all())
     require(binary, name, f"be 0 or 1 for every node of {where} and every label", "other values")
+
+
+def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
+    """A mask of the nodes that are given by their numbers or as a mask."""
+    given = as_tensor(name, nodes)
+    if given.dtype == torch.bool:
+        return check_mask(name, given, num_nodes)
+    whole = given.dim() == 1 and given.numel() > 0 and given.dtype in (torch.int64, torch.int32)
+    require(whole, name, "be numbers of nodes, or a mask", f"{given.dtype} {list(given.shape)}")
+    low, high = int(given.min()), int(given.max())
+    require(low >= 0 and high < num_nodes, name, f"lie in 0..{num_nodes - 1}", f"{low}..{high}")
+    mask = torch.zeros(num_nodes, dtype=torch.bool)
+    mask[given.long()] = True
+    return mask
 
 
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-import copy
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.checks import Task
-from gnnsafe.errors import NotFittedError, require, require_known
+from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
+from gnnsafe.checks import Task, check_mask, check_nodes
+from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
+from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
+from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
 from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
-from gnnsafe.methods import METHODS, GNNSafe, Method
+from gnnsafe.hetero import EdgeType, node_type_graph
+from gnnsafe.methods import Method, own_method
+from gnnsafe.models import MODELS
 from gnnsafe.outputs import Classifier, Forward, Outputs
+from gnnsafe.regions import region
+from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, understood, unpacked, write
 
-__all__ = ["Detector"]
+__all__ = ["Detector", "NewScores", "load"]
+
+NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
+
+
+class NewScores(NamedTuple):
+    """The nodes whose scores may have changed, and their scores."""
+
+    nodes: Tensor
+    scores: Tensor
 
 
 class Detector:
@@ -23,9 +43,13 @@ class Detector:
     training mode and gradients are left as they were found. Methods that read the penultimate embedding find it in
     our models by themselves; for another, `embedding` names the submodule that gives it. With `task="multilabel"` the
     logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
+    `node_type` names the nodes of a `HeteroData` whose logits `forward` returns; scores are propagated over
+    `edge_types`, or over all that join such nodes.
 
-        detector = gnnsafe.Detector(model).fit(data)   # data.y, data.train_mask
-        scores = detector.score(new_data)              # float32, one per node, higher = more OOD
+        detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask
+        scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
+        detector.calibrate(data)                                # data.val_mask
+        flags = detector.predict(new_data, false_alarm=0.05)    # at most 5 % of ID nodes flagged
         gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.edge_index))
     """
 
@@ -37,38 +61,215 @@ class Detector:
         embedding: str | None = None,
         forward: Forward | None = None,
         task: Task = "multiclass",
+        node_type: str | None = None,
+        edge_types: Sequence[EdgeType] | None = None,
     ) -> None:
-        if isinstance(method, str):
-            require_known("method", method, METHODS)
-            method = METHODS[method]()
-        self.method = GNNSafe() if method is None else copy.deepcopy(method)  # fitted here, nowhere else
-        require(
-            isinstance(self.method, Method), "method", "be a method such as gnnsafe.methods.GNNSafe()", repr(method)
-        )
+        self.method = own_method(method)
+        require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
+        require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
+        self.forward, self.node_type, self.edge_types = forward, node_type, edge_types
+        if forward is not None and node_type is not None:
+            forward = _of_the_whole(forward)
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
         self.task = task
         self.num_features_: int | None = None
+        self.classes_: TrainingClasses | None = None
+        self.calibration_: Calibration | None = None
 
     def __repr__(self) -> str:
         return f"Detector({type(self.classifier.model).__name__ if self.classifier else None}, {self.method!r})"
 
     def fit(self, data: Graph) -> Detector:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`."""
-        check_graph(data)
-        outputs = self._outputs(data)
-        self.method.fit(outputs, node_labels(data, outputs.task), node_mask(data, "train_mask"))
-        self.num_features_ = int(data.x.shape[1])
+        graph = self._graph(data)
+        check_graph(graph)
+        outputs = self._outputs(graph)
+        y, mask = node_labels(graph, outputs.task), node_mask(graph, "train_mask")
+        self.method.fit(outputs, y, mask)
+        self.num_features_, self.calibration_ = int(graph.x.shape[1]), None
+        self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
         return self
+
+    def outputs(self, data: Graph) -> Outputs:
+        """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
+        return self._outputs(self._checked(data))
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
+        return self.method.score(self.outputs(data))
+
+    def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
+        """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
+
+        They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
+        or the method anything; where validation nodes chose the epoch, others are better. `by_class` compares a node
+        with the calibration nodes of its own predicted class, so that error rates hold in each class.
+        """
+        graph = self._graph(data)
+        held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
+        if mask is None and self.method.learns_from_validation():
+            warnings.warn(
+                f"{self.method!r} has learnt from val_mask, whose nodes are no longer held out; calibrate with mask=…",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        outputs = self.outputs(data)
+        scores = self.method.score(outputs)[held_out]
+        if not by_class:
+            self.calibration_ = Calibration(scores)
+            return self
+        require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
+        require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
+        self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
+        return self
+
+    def p_values(self, data: Graph, *, seed: int | None = None) -> Tensor:
+        """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
+
+        With a `seed` ties are broken at random: see `gnnsafe.calibration`, which also says what the figures promise.
+        """
+        calibration, outputs = self._calibration(), self.outputs(data)
+        classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
+        return calibration.p_values(self.method.score(outputs), classes, seed=seed)
+
+    def predict(
+        self, data: Graph, *, false_alarm: float | None = None, fdr: float | None = None, seed: int | None = None
+    ) -> Tensor:
+        """True = OOD: at most a share `false_alarm` of ID nodes is flagged, or of the flagged at most `fdr` is ID.
+
+        Both hold on average for ID nodes that are exchangeable with the calibration nodes, whatever the OOD nodes are.
+        An ID node beside shifted ones is scored with them and is flagged more often. Measure it on held-out ID nodes of
+        the graph in question with `check_calibration`.
+        """
+        return self._calibration().decisions(self.p_values(data, seed=seed), false_alarm=false_alarm, fdr=fdr)
+
+    def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
+        """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals."""
+        calibration, p = self._calibration(), self.p_values(data)
+        return CalibrationCheck.of(p[check_mask("mask", mask, len(p))], calibration, levels)
+
+    def explain(self, data: Graph, *, node: int) -> Explanation:
+        """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes."""
+        outputs = self.outputs(data)
+        node = check_node(node, outputs.graph.x.shape[0])
+        return explanation(self.method, outputs, node, calibration=self.calibration_, classes=self.classes_)
+
+    def score_new(
+        self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
+    ) -> NewScores:
+        """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
+
+        `data` is the graph as it is now, `nodes` are those that came or changed and both ends of edges that came or
+        went, by their numbers or as a mask. A node is touched within as many edges from them as the model and the
+        method hear of; `hops` says how many those are for a model that is none of ours: its message-passing layers. One
+        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number. With
+        `touched=False` the given nodes alone are scored, which reads far less where few edges lead far.
+
+            touched, new = detector.score_new(data, nodes)
+            scores[touched] = new
+        """
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+        graph = self._checked(data)
+        given = check_nodes("nodes", nodes, graph.x.shape[0])
+        asked, part, where = region(graph, given, self._reach(hops), touched=touched)
+        return NewScores(asked.nonzero().flatten(), self.method.score(self._outputs(part))[where])
+
+    def diagnose(
+        self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
+    ) -> Diagnosis:
+        """Whether propagation helps on the ID graph `data`, and which of the `candidates` suits which trouble.
+
+        No OOD data is needed: shifts are planted into nodes that taught nothing, those of `data.test_mask` or all that
+        are neither training nor validation nodes, `draws` times each. Gives a table, the recommended `steps` and
+        `alpha` and the reason; heterophilic graphs get a warning.
+        """
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+        return diagnosis(self.method, self.outputs, data, candidates=candidates, draws=draws, seed=seed)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """All that was fitted and calibrated, as safetensors and JSON in a folder; see `gnnsafe.load`.
+
+        A model of gnnsafe.models is saved with it. Another is not: the detector knows it again by its weights.
+        """
+        if self.num_features_ is None:
+            raise NotFittedError(f"{self!r} is not fitted; call fit(data) before it is saved")
+        tensors: dict[str, Tensor] = {}
+        classifier, calibration = self.classifier, self.calibration_
+        description = {
+            "task": self.task,
+            "num_features": self.num_features_,
+            "method": packed(self.method, "method", tensors),
+            "model": None if classifier is None else described_model(classifier.model, tensors),
+            "embedding": None if classifier is None else classifier.embedding,
+            "forward": self.forward is not None,
+            "node_type": self.node_type,
+            "edge_types": self.edge_types,
+            "classes": self.classes_ and packed(self.classes_, "classes", tensors),
+            "calibration": calibration and packed(calibration, "calibration", tensors),
+        }
+        write(Path(folder), description, tensors)
+
+    def _graph(self, data: Any) -> Any:
+        if self.node_type is not None:
+            return node_type_graph(data, self.node_type, self.edge_types)
+        require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
+        return data
+
+    def _checked(self, data: Any) -> Any:
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
-        check_graph(data, num_features=self.num_features_)
-        return self.method.score(self._outputs(data))
+        graph = self._graph(data)
+        check_graph(graph, num_features=self.num_features_)
+        return graph
+
+    def _reach(self, hops: int | None) -> int:
+        own = self.method.reach()
+        if own is None:
+            raise InputError(f"'method' must score nodes by their surroundings (got {self.method!r}); use score(data)")
+        model = None if self.classifier is None else self.classifier.model
+        if hops is None and type(model) in MODELS.values() and self.forward is None:
+            hops = model.reach  # type: ignore[union-attr, assignment]
+        if hops is None and model is not None:
+            raise InputError(
+                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): from "
+                "how many edges away its logits hear of other nodes, as a rule its number of layers"
+            )
+        require_whole("hops", hops or 0, 0)
+        return own + (hops or 0)
 
     def _outputs(self, data: Graph) -> Outputs:
         if self.classifier is None:
             return Outputs(torch.empty(data.x.shape[0], 0), data, self.task)
         return self.classifier(data)
+
+    def _calibration(self) -> Calibration:
+        if self.calibration_ is None:
+            raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
+        return self.calibration_
+
+
+def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
+    """The detector that was saved in `folder`, for the same `model`; one of gnnsafe.models comes out of the folder.
+
+    Scores are the same to the last bit. Another model, other weights, a damaged file or another format are refused. A
+    `forward` is code, which no file holds: give it again.
+    """
+    record, tensors = read(Path(folder))
+    with understood(Path(folder)):
+        if record["model"] is not None:
+            model = rebuilt_model(record["model"], tensors) if model is None else model
+            require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+            check_model(model, record["model"])
+        rule = "be given again, as the detector was saved with one" if record["forward"] else "be left out, as it was"
+        require((forward is not None) == record["forward"], "forward", rule, "none" if forward is None else "one")
+        options = {name: record[name] for name in ("embedding", "task", "node_type", "edge_types")}
+        detector = Detector(model, unpacked(record["method"], tensors), forward=forward, **options)
+        detector.num_features_ = record["num_features"]
+        detector.classes_ = unpacked(record["classes"], tensors)
+        detector.calibration_ = unpacked(record["calibration"], tensors)
+    return detector
+
+
+def _of_the_whole(forward: Forward) -> Forward:
+    return lambda model, graph: forward(model, graph.whole)

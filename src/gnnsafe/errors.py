@@ -3,12 +3,19 @@
 GnnsafeError
 ├── InputError            a value breaks a rule            (a ValueError too)
 │   ├── UnknownNameError  a name that is not in the table
-│   └── GraphFileError    a graph's file breaks a rule, with its column and row
+│   ├── GraphFileError    a graph's file breaks a rule, with its column and row
+│   └── SavedFileError    a saved detector is damaged, of another version or made for another model
 ├── NotFittedError        scored before it was fitted      (a RuntimeError and an AttributeError too)
 ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
 ├── WorkerError           a process was ended from outside (a RuntimeError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
 └── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
+
+Warnings, for what works but not as well as was asked:
+
+GnnsafeWarning            (a UserWarning)
+├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
+└── HeterophilyWarning    neighbours are hardly more alike than by chance
 """
 
 from __future__ import annotations
@@ -18,12 +25,16 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 
 __all__ = [
+    "CalibrationWarning",
     "DataNotFoundError",
     "GnnsafeError",
+    "GnnsafeWarning",
     "GraphFileError",
+    "HeterophilyWarning",
     "InputError",
     "MissingExtraError",
     "NotFittedError",
+    "SavedFileError",
     "TrainingError",
     "UnknownNameError",
     "WorkerError",
@@ -50,6 +61,10 @@ class GraphFileError(InputError):
     """A file does not hold the graph that it should; the message says file, column and row."""
 
 
+class SavedFileError(InputError):
+    """A folder does not hold the detector that it should, or not for this model."""
+
+
 class NotFittedError(GnnsafeError, RuntimeError, AttributeError):
     """Something was scored before it was fitted."""
 
@@ -68,6 +83,18 @@ class MissingExtraError(GnnsafeError, ImportError):
 
 class DataNotFoundError(GnnsafeError, FileNotFoundError):
     """A data set is in none of the places where it was looked for."""
+
+
+class GnnsafeWarning(UserWarning):
+    """Anything this package warns of."""
+
+
+class CalibrationWarning(GnnsafeWarning):
+    """Calibration nodes are too few for what was asked of them, or not fit to calibrate with."""
+
+
+class HeterophilyWarning(GnnsafeWarning):
+    """Neighbours are hardly more alike than by chance."""
 
 
 def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") -> None:

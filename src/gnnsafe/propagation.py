@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,27 @@ from gnnsafe.checks import check_scores, check_tensor
 from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.sparse import Isolated, mean_matrix
 
-__all__ = ["check_propagation", "diffused", "propagate"]
+__all__ = ["Unpropagated", "check_propagation", "diffused", "propagate", "shares", "weights"]
+
+
+class Unpropagated(NamedTuple):
+    """Scores before their propagation, and how they are to be propagated."""
+
+    scores: Tensor
+    steps: int = 0
+    alpha: float = 0.5
+    isolated: Isolated = "keep"
+
+    def propagated(self, edge_index: Tensor) -> Tensor:
+        """The scores after that."""
+        if self.steps == 0:
+            return self.scores
+        return propagate(self.scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+
+    def weights(self, edge_index: Tensor, node: int) -> Tensor:
+        """How much each of the scores counts in that node's."""
+        size = len(self.scores)
+        return weights(edge_index, node, num_nodes=size, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
 
 
 def check_propagation(steps: int, alpha: float, isolated: str) -> None:
@@ -38,6 +60,36 @@ def propagate(
     check_propagation(steps, alpha, isolated)
     check_scores(scores)
     return diffused(scores, edge_index, steps=steps, alpha=alpha, isolated=isolated)
+
+
+def weights(
+    edge_index: Tensor, node: int, *, num_nodes: int, steps: int = 2, alpha: float = 0.5, isolated: Isolated = "keep"
+) -> Tensor:
+    """How much each node's score counts in a node's propagated one: its row of (αI + (1−α)D⁻¹A)^K, float64.
+
+    >>> weights(torch.tensor([[0, 1], [1, 2]]), 2, num_nodes=3).tolist()  # 0 → 1 → 2
+    [0.25, 0.5, 0.25]
+    """
+    check_propagation(steps, alpha, isolated)
+    matrix = mean_matrix(edge_index, num_nodes=num_nodes, dtype=torch.float64, isolated=isolated)
+    row = torch.zeros(num_nodes, dtype=torch.float64)
+    row[node] = 1.0
+    for _ in range(steps):
+        row = alpha * row + (1 - alpha) * (matrix.T @ row)
+    return row
+
+
+def shares(
+    scores: Tensor, edge_index: Tensor, node: int, *, steps: int = 2, alpha: float = 0.5, isolated: Isolated = "keep"
+) -> Tensor:
+    """What each node brings to a node's propagated score, w_j s_j: propagation is linear, so they sum to it exactly.
+
+    >>> shares(torch.tensor([8.0, 0.0, 4.0]), torch.tensor([[0, 1], [1, 2]]), 2).tolist()
+    [2.0, 0.0, 1.0]
+    """
+    check_scores(scores)
+    row = weights(edge_index, node, num_nodes=len(scores), steps=steps, alpha=alpha, isolated=isolated)
+    return row * scores.double()
 
 
 def diffused(

@@ -35,6 +35,7 @@ __all__ = [
     "scipy_csr",
     "sparse_enough",
     "sum_matrix",
+    "torch_csr",
 ]
 
 SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
@@ -55,7 +56,7 @@ class Sparse:
     """
 
     def __init__(self, matrix: Any) -> None:
-        self.csr = _torch_csr(sp.csr_array(matrix))
+        self.csr = torch_csr(sp.csr_array(matrix))
 
     @functools.cached_property
     def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it
@@ -160,7 +161,8 @@ def _starts(rows: Any, size: int) -> Any:
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
 
 
-def _torch_csr(matrix: Any) -> Tensor:
+def torch_csr(matrix: Any) -> Tensor:
+    """Scipy's CSR as a tensor, without a copy."""
     # scipy takes 32-bit indices wherever they suffice: half the index traffic, and what MKL wants.
     starts, columns, entries = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     return _csr(starts, columns, entries, matrix.shape)

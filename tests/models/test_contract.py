@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 from inspect import signature
 
@@ -222,3 +224,17 @@ def test_a_model_without_stages_is_all_tail(directed):
     assert isinstance(stages, Staged)
     inputs = stages.prepare(directed.x, directed.edge_index)
     assert torch.equal(stages.tail(stages.stem(inputs), inputs), 7 * directed.x)
+
+
+@everyone
+def test_it_remembers_what_it_was_constructed_with(name):
+    own = {"mixhop": {"hops": 3}, "gat": {"heads": 3}, "appnp": {"steps": 3}, "gpn": {"latent_channels": 5}}.get(
+        name, {}
+    )
+    model = MODELS[name](6, out_channels=3, hidden_channels=8, **own)
+    expected = {"in_channels": 6, "hidden_channels": 8, "out_channels": 3, **own}
+    assert expected.items() <= model.arguments.items()
+    assert set(model.arguments) == set(signature(MODELS[name]).parameters)
+    assert copy.deepcopy(model).arguments == pickle.loads(pickle.dumps(model)).arguments == model.arguments
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        MODELS[name](6, 8, 3, colour="red")

@@ -4,6 +4,9 @@ Every method has `fit(outputs, y, mask)` and `score(outputs)`, and every score i
 more out-of-distribution.
 """
 
+import copy
+
+from gnnsafe.errors import require, require_known
 from gnnsafe.methods.agreement import Agreement
 from gnnsafe.methods.base import Method
 from gnnsafe.methods.consensus import Consensus
@@ -59,6 +62,7 @@ __all__ = [
     "Propagated",
     "ReAct",
     "ViM",
+    "own_method",
 ]
 
 METHODS: dict[str, type[Method]] = {
@@ -87,3 +91,13 @@ METHODS: dict[str, type[Method]] = {
     "nonzero-features": NonzeroFeatures,
     "degree": Degree,
 }
+
+
+def own_method(method: Method | str | None) -> Method:
+    """A method of that name, a copy of the one given, or GNNSafe: to be fitted here, nowhere else."""
+    if isinstance(method, str):
+        require_known("method", method, METHODS)
+        return METHODS[method]()
+    rule = "be a method such as gnnsafe.methods.GNNSafe()"
+    require(method is None or isinstance(method, Method), "method", rule, repr(method))
+    return GNNSafe() if method is None else copy.deepcopy(method)

@@ -21,6 +21,10 @@ class Agreement(Method):
     A node that nobody points to has nobody to agree with: its score is 0, the most OOD there is.
     """
 
+    def reach(self) -> int:
+        """The neighbours."""
+        return 1
+
     def score(self, outputs: Outputs) -> Tensor:
         """−⟨p_i, mean_j p_j⟩."""
         p = log_probabilities(outputs.logits, task=outputs.task).exp()

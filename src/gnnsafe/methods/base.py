@@ -12,6 +12,7 @@ from torch import Tensor
 from gnnsafe.checks import Task, check_binary, check_labels, check_mask
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import Unpropagated
 
 __all__ = ["Kind", "Method", "check_multiclass", "class_members", "fitted"]
 
@@ -43,9 +44,21 @@ class Method(ABC):
     def score(self, outputs: Outputs) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
 
+    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+        """What propagation, where it has the last word, makes the score of; the score itself where it has not."""
+        return Unpropagated(self.score(outputs))
+
+    def reach(self) -> int | None:
+        """From how many edges away a node's score hears of other nodes' outputs; None where it may be any number."""
+        return 0
+
     def needs_model(self) -> bool:
         """Whether it reads anything but the graph."""
         return self.kind != "trivial"
+
+    def learns_from_validation(self) -> bool:
+        """Whether `fit` reads the graph's `val_mask`: those nodes are no longer held out."""
+        return False
 
     @classmethod
     def needs_fitting(cls) -> bool:

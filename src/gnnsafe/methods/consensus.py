@@ -42,6 +42,10 @@ class Consensus(Method):
         """Whether any of the methods does."""
         return any(method.needs_model() for method in self.methods)
 
+    def learns_from_validation(self) -> bool:
+        """It does."""
+        return True
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Consensus:
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
@@ -49,6 +53,11 @@ class Consensus(Method):
         scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.methods]
         self.calibration_ = torch.stack(scores).sort(dim=1).values
         return self
+
+    def reach(self) -> int | None:
+        """That of the method that reaches furthest."""
+        reaches = [method.reach() for method in self.methods]
+        return None if None in reaches else max(reach for reach in reaches if reach is not None)
 
     def score(self, outputs: Outputs) -> Tensor:
         """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""

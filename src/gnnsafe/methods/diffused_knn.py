@@ -11,7 +11,7 @@ from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.knn import nearest_distances
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import diffused, propagate
+from gnnsafe.propagation import Unpropagated, diffused, propagate
 
 __all__ = ["DiffusedKNN"]
 
@@ -42,8 +42,18 @@ class DiffusedKNN(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """The mean of ‖ĥ − ĥ_(1)‖, …, ‖ĥ − ĥ_(k)‖, propagated."""
-        distances = nearest_distances(self._diffused(outputs), self.bank_, self.k).mean(dim=1)
-        return propagate(distances.float(), outputs.graph.edge_index, steps=self.steps)
+        return propagate(self._distances(outputs), outputs.graph.edge_index, steps=self.steps)
+
+    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+        """The mean of ‖ĥ − ĥ_(1)‖, …, ‖ĥ − ĥ_(k)‖."""
+        return Unpropagated(self._distances(outputs), self.steps)
+
+    def reach(self) -> int:
+        """One edge further with each step of diffusion and of propagation."""
+        return self.diffusion + self.steps
+
+    def _distances(self, outputs: Outputs) -> Tensor:
+        return nearest_distances(self._diffused(outputs), self.bank_, self.k).mean(dim=1).float()
 
     def _diffused(self, outputs: Outputs) -> Tensor:
         return F.normalize(diffused(outputs.embeddings, outputs.graph.edge_index, steps=self.diffusion))

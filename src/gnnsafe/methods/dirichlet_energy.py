@@ -9,7 +9,7 @@ from torch import Tensor
 from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import propagate
+from gnnsafe.propagation import Unpropagated, propagate
 from gnnsafe.sparse import in_degrees, mean_matrix
 
 __all__ = ["DirichletEnergy"]
@@ -28,10 +28,22 @@ class DirichletEnergy(Method):
         require_whole("steps", self.steps, 0)
 
     def score(self, outputs: Outputs) -> Tensor:
-        """‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = h/√(1+d), propagated."""
+        """The roughness around each node, propagated."""
+        return propagate(self._roughness(outputs), outputs.graph.edge_index, steps=self.steps)
+
+    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+        """The roughness around each node."""
+        return Unpropagated(self._roughness(outputs), self.steps)
+
+    def reach(self) -> int:
+        """The neighbours, and one edge further with each step."""
+        return 1 + self.steps
+
+    def _roughness(self, outputs: Outputs) -> Tensor:
+        """‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = h/√(1+d)."""
         edges, h = outputs.graph.edge_index, outputs.embeddings.double()
         mean = mean_matrix(edges, num_nodes=len(h), dtype=h.dtype, isolated="keep")
         a = h / (1 + in_degrees(edges, len(h))).sqrt()[:, None]
         square = a.square().sum(dim=1)
         roughness = square - 2 * (a * (mean @ a)).sum(dim=1) + mean @ square
-        return propagate(roughness.clamp(min=0).float(), edges, steps=self.steps)
+        return roughness.clamp(min=0).float()

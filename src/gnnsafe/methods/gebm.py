@@ -61,6 +61,10 @@ class GEBM(Method):
         self.offset_ = low - self.slope_ * near
         return self
 
+    def reach(self) -> int:
+        """One edge further with each round of diffusion."""
+        return self.steps
+
     def score(self, outputs: Outputs) -> Tensor:
         """−lse(P e) + P(−lse e) − lse(e)."""
         alone = outputs.without_edges

@@ -10,6 +10,7 @@ from gnnsafe.methods.base import Method
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import Unpropagated
 from gnnsafe.sparse import Isolated
 
 __all__ = ["GNNSafe"]
@@ -34,6 +35,14 @@ class GNNSafe(Method):
     def score(self, outputs: Outputs) -> Tensor:
         """The energy of each node after `steps` rounds of hearing its in-neighbours."""
         return self._propagated().score(outputs)
+
+    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+        """The energy of each node."""
+        return self._propagated().unpropagated(outputs)
+
+    def reach(self) -> int:
+        """One edge further with each step."""
+        return self.steps
 
     def _propagated(self) -> Propagated:
         return Propagated(Energy(self.temperature), self.steps, self.alpha, self.isolated)

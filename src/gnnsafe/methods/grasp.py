@@ -17,11 +17,11 @@ from gnnsafe.outputs import Outputs
 from gnnsafe.scores import max_softmax
 from gnnsafe.sparse import in_degrees, mean_matrix
 
-__all__ = ["GRASP"]
+__all__ = ["GRASP", "GraphNodes"]
 
 
 @dataclass
-class _Nodes:
+class GraphNodes:
     """Nodes to be scored together: MSP, edges, and which of them are training nodes or otherwise known to be ID."""
 
     scores: Tensor
@@ -29,13 +29,13 @@ class _Nodes:
     train: Tensor
     known: Tensor
 
-    def beside(self, other: _Nodes) -> _Nodes:
+    def beside(self, other: GraphNodes) -> GraphNodes:
         """Both, in one graph with no edge between them; these nodes first."""
         edges = torch.cat([self.edge_index, other.edge_index + len(self.scores)], dim=1)
         scores, train, known = (
             torch.cat([getattr(self, name), getattr(other, name)]) for name in ("scores", "train", "known")
         )
-        return _Nodes(scores, edges, train, known)
+        return GraphNodes(scores, edges, train, known)
 
 
 @dataclass
@@ -51,7 +51,7 @@ class GRASP(Method):
     steps: int = 8
     share: float = 0.05
     weight: float = 1.001
-    training_: _Nodes = fitted()
+    training_: GraphNodes = fitted()
 
     kind: ClassVar[Kind] = "transductive"
 
@@ -60,11 +60,18 @@ class GRASP(Method):
         require(is_number(self.share) and 0 < self.share < 0.5, "share", "lie in (0, 0.5)", self.share)
         require(is_number(self.weight) and self.weight > 0, "weight", "be > 0", self.weight)
 
+    def learns_from_validation(self) -> bool:
+        """It does."""
+        return True
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> GRASP:
         """Remember the training graph, its scores, and which of its nodes are known to be ID."""
         super().fit(outputs, y, mask)
         self.training_ = _nodes(outputs, mask)
         return self
+
+    def reach(self) -> None:
+        """Any: the sure nodes of the whole graph have a say."""
 
     def score(self, outputs: Outputs) -> Tensor:
         """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
@@ -82,7 +89,7 @@ class GRASP(Method):
             scores = torch.where(total > 0, heard / total, scores)
         return scores[: len(outputs.logits)].float()
 
-    def _together(self, outputs: Outputs) -> _Nodes:
+    def _together(self, outputs: Outputs) -> GraphNodes:
         training, graph = self.training_, outputs.graph
         own = getattr(graph, "train_mask", None)
         if own is not None and own.any():
@@ -92,7 +99,7 @@ class GRASP(Method):
             return training
         return new.beside(training)
 
-    def _joined(self, nodes: _Nodes, counted: Callable[[Tensor], Tensor]) -> Tensor:
+    def _joined(self, nodes: GraphNodes, counted: Callable[[Tensor], Tensor]) -> Tensor:
         """1 for the nodes of G, those above the median, else 0; all that are known, where none stands out."""
         test = ~nodes.known
         if not test.any():
@@ -108,7 +115,7 @@ def _msp(outputs: Outputs) -> Tensor:
     return max_softmax(outputs.logits.double(), task=outputs.task)
 
 
-def _nodes(outputs: Outputs, train: Tensor) -> _Nodes:
+def _nodes(outputs: Outputs, train: Tensor) -> GraphNodes:
     held_out = getattr(outputs.graph, "val_mask", None)
     known = train if held_out is None else train | node_mask(outputs.graph, "val_mask")
-    return _Nodes(_msp(outputs), outputs.graph.edge_index, train, known)
+    return GraphNodes(_msp(outputs), outputs.graph.edge_index, train, known)

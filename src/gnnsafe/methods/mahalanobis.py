@@ -68,6 +68,10 @@ class Mahalanobis(Method):
         self.means_ = means @ self.whitening_
         return self
 
+    def reach(self) -> int | None:
+        """Any, once features move: how a node's move is felt by all that hear it."""
+        return 0 if self.epsilon == 0 else None
+
     def score(self, outputs: Outputs) -> Tensor:
         """min_c ‖hW − μ_c W‖²."""
         self.means_  # noqa: B018 - says if it is not fitted before any work is done

@@ -26,6 +26,10 @@ class MeanCosine(Method):
 
     kind: ClassVar[Kind] = "trivial"
 
+    def reach(self) -> int:
+        """The neighbours."""
+        return 1
+
     def score(self, outputs: Outputs) -> Tensor:
         """−⟨x̂_i, mean_j x̂_j⟩."""
         x, edges = outputs.graph.x, outputs.graph.edge_index

@@ -44,6 +44,10 @@ class ODIN(Method):
         self.epsilon_ = STEP * _root_mean_square(outputs.graph.x, mask) if self.epsilon is None else self.epsilon
         return self
 
+    def reach(self) -> int | None:
+        """Any, once features move: how a node's move is felt by all that hear it."""
+        return 0 if self.epsilon == 0 else None
+
     def score(self, outputs: Outputs) -> Tensor:
         """−max_c softmax(z/T)_c of the model on the features after the step."""
         logits = perturbed(outputs, self.epsilon_, self._doubt).logits

@@ -10,7 +10,7 @@ from gnnsafe.errors import require
 from gnnsafe.graph import Graph
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import check_propagation, propagate
+from gnnsafe.propagation import Unpropagated, check_propagation, propagate
 from gnnsafe.sparse import Isolated
 
 __all__ = ["Propagated"]
@@ -37,6 +37,10 @@ class Propagated(Method):
         """Whether the method within does."""
         return self.method.needs_model()
 
+    def learns_from_validation(self) -> bool:
+        """Whether the method within does."""
+        return self.method.learns_from_validation()
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Propagated:
         """Fit the method within."""
         self.method.fit(outputs, y, mask)
@@ -45,6 +49,15 @@ class Propagated(Method):
     def score(self, outputs: Outputs) -> Tensor:
         """The method's score of each node after `steps` rounds of hearing its in-neighbours."""
         return self.propagated(self.method.score(outputs), outputs.graph)
+
+    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+        """The method's own score of each node."""
+        return Unpropagated(self.method.score(outputs), self.steps, self.alpha, self.isolated)
+
+    def reach(self) -> int | None:
+        """As many edges further than the method within."""
+        reach = self.method.reach()
+        return None if reach is None else reach + self.steps
 
     def propagated(self, scores: Tensor, graph: Graph) -> Tensor:
         """Scores that the method gave on that graph, propagated."""

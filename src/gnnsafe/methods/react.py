@@ -27,6 +27,10 @@ class ReAct(Method):
         holds = is_number(self.percentile) and 0 < self.percentile <= 100
         require(holds, "percentile", "lie in (0, 100]", self.percentile)
 
+    def learns_from_validation(self) -> bool:
+        """It does."""
+        return True
+
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> ReAct:
         """Learn where to cut: from the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)

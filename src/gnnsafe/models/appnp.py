@@ -40,6 +40,11 @@ class APPNP(Backbone):
         super().__init__(in_channels, hidden_channels, out_channels, num_layers, dropout=dropout, batch_norm=batch_norm)
         self.steps, self.alpha = steps, alpha
 
+    @property
+    def reach(self) -> int:
+        """One edge further with each step."""
+        return self.steps
+
     def read(self, x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
         """Â and X."""
         return convolution_inputs(x, edge_index, hops=0)

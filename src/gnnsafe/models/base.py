@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from inspect import signature
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import check_fits
 from gnnsafe.outputs import Penultimate
 
-__all__ = ["Backbone", "glorot"]
+__all__ = ["Backbone", "Constructed", "glorot"]
 
 
 def glorot(rows: int, columns: int) -> nn.Parameter:
@@ -22,7 +23,25 @@ def glorot(rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
 
 
-class Backbone(nn.Module, ABC):
+class Constructed(nn.Module):
+    """A module that remembers what it was constructed with, so that a file can say how to make it again."""
+
+    arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The arguments by their names; a copy is made without any, and gets those of its original."""
+        module = super().__new__(cls)
+        if args or kwargs:
+            try:
+                bound = signature(cls).bind(*args, **kwargs)
+            except TypeError:
+                return module  # the constructor says what is wrong with them
+            bound.apply_defaults()
+            object.__setattr__(module, "arguments", dict(bound.arguments))  # torch's own wants __init__ first
+        return module
+
+
+class Backbone(Constructed, ABC):
     """H ← Dropout(ReLU(BatchNorm(layer(H)))) from layer to layer, logits layer(H) + b.
 
     A model says what it reads of a graph (`read`), its first layer (`stem`) and each other one (`layer`). A bias before
@@ -63,6 +82,11 @@ class Backbone(nn.Module, ABC):
     def widths(in_channels: int, hidden_channels: int, out_channels: int, num_layers: int) -> list[int]:
         """Channels before, between and after the layers."""
         return [in_channels] + [hidden_channels] * (num_layers - 1) + [out_channels]
+
+    @property
+    def reach(self) -> int:
+        """From how many edges away a node's logits hear of other nodes."""
+        return self.num_layers
 
     def reset_parameters(self) -> None:
         """Draw the weights anew, as PyG's `GCNConv` does: Glorot uniform, biases zero."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.models.base import Constructed
 from gnnsafe.models.inputs import check_fits, feature_matrix
 from gnnsafe.models.radial import RadialFlows
 from gnnsafe.outputs import Penultimate
@@ -19,7 +20,7 @@ __all__ = ["GPN"]
 MOST_EVIDENCE = 30.0  # |log|; beyond it float32 has no room for a diffusion
 
 
-class GPN(nn.Module):
+class GPN(Constructed):
     """Graph posterior network: log α, α = 1 + PageRank(β), β_c = (4π)^{d/2} p(c) q(MLP(x) | c) (Stadler et al., 2021).
 
     With log α as logits, their softmax is the mean of Dir(α) and their energy −log α₀. q are radial flows on d latent
@@ -60,6 +61,11 @@ class GPN(nn.Module):
         self.register_buffer("class_shares", torch.empty(out_channels))
         self.in_channels, self.dropout, self.steps, self.teleport = in_channels, dropout, steps, teleport
         self.reset_parameters()
+
+    @property
+    def reach(self) -> int:
+        """One edge further with each step."""
+        return self.steps
 
     def reset_parameters(self) -> None:
         """Draw the weights anew; the classes' shares are equal again."""

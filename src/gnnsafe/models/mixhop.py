@@ -41,6 +41,11 @@ class MixHop(Backbone):
         self.head = glorot(out, out_channels)
         self.hops = hops
 
+    @property
+    def reach(self) -> int:
+        """As many edges in every layer as it has hops."""
+        return self.num_layers * self.hops
+
     def read(self, x: Tensor, edge_index: Tensor) -> list[ConvolutionInputs]:
         """Â, and X, ÂX, …, Â^K X as far as they are worth having."""
         return [convolution_inputs(x, edge_index, hops=hops) for hops in range(self.hops + 1)]

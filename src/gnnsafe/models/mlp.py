@@ -23,6 +23,11 @@ class MLP(Backbone):
     torch.Size([3, 2])
     """
 
+    @property
+    def reach(self) -> int:
+        """It hears of nobody."""
+        return 0
+
     def read(self, x: Tensor, edge_index: Tensor) -> Features:
         """X; edges are checked, so that a graph is good for all models or for none."""
         features = feature_matrix(x)

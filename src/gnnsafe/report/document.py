@@ -140,7 +140,7 @@ def as_html(document: Document) -> str:
 
 
 def _html_section(number: int, section: Section) -> str:
-    parts = [f'<h2 id="s{number}">{escape(section.title)}</h2>']
+    parts = [f'<h2 id="s{number}">{escape(section.title)}</h2>'] * bool(section.title)
     parts += [f"<p>{escape(text)}</p>" for text in section.text]
     parts += [f"<div class=wide>{html_grid(grid)}</div>" for grid in section.grids]
     if section.chart is not None:

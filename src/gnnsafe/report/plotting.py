@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gnnsafe.errors import MissingExtraError
 from gnnsafe.files import replacing
 
-__all__ = ["altair", "save_chart", "specification", "vega_library"]
+__all__ = ["altair", "drawn", "save_chart", "specification", "vega_library"]
 
 
 def altair() -> Any:
@@ -37,17 +38,25 @@ def vega_library() -> str:
     return str(bundle(vl_version=_version()))
 
 
-def save_chart(spec: dict[str, Any], stem: Path) -> list[Path]:
-    """Write the chart as SVG, PNG and PDF, each whole or not at all; returns the files."""
+def drawn(spec: dict[str, Any]) -> dict[str, Callable[[], bytes]]:
+    """The chart as a picture, by the ending of its file: drawn when asked for."""
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(json.dumps(_still(spec)), vl_version=_version())
-    drawn = {"svg": svg.encode(), "png": vl_convert.svg_to_png(svg, scale=2), "pdf": vl_convert.svg_to_pdf(svg)}
+    return {
+        ".svg": svg.encode,
+        ".png": lambda: vl_convert.svg_to_png(svg, scale=2),
+        ".pdf": lambda: vl_convert.svg_to_pdf(svg),
+    }
+
+
+def save_chart(spec: dict[str, Any], stem: Path) -> list[Path]:
+    """Write the chart as SVG, PNG and PDF, each whole or not at all; returns the files."""
     paths = []
-    for suffix, content in drawn.items():
-        paths.append(stem.with_name(f"{stem.name}.{suffix}"))
+    for ending, draw in drawn(spec).items():
+        paths.append(stem.with_name(stem.name + ending))
         with replacing(paths[-1]) as part:
-            part.write_bytes(content)
+            part.write_bytes(draw())
     return paths
 
 

@@ -1,0 +1,47 @@
+"""How alike neighbours are: their classes, their scores."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+__all__ = ["homophily", "mean_homophily", "score_homophily"]
+
+
+def homophily(classes: Tensor, edge_index: Tensor) -> tuple[float, float]:
+    """Share h of edges within a class, and (h − Σ_c q_c²) / (1 − Σ_c q_c²), q the classes' shares of edge ends.
+
+    Self-loops do not count. The second is adjusted homophily (Platonov et al., 2023): 0 by chance, 1 at most; NaN where
+    there is one class or no edge.
+
+    >>> homophily(torch.tensor([0, 0, 1, 1]), torch.tensor([[0, 1, 2, 3, 1, 2], [1, 0, 3, 2, 2, 1]]))
+    (0.666..., 0.333...)
+    """
+    ends = classes[edge_index[:, edge_index[0] != edge_index[1]]]
+    if ends.numel() == 0:
+        return math.nan, math.nan
+    share = float((ends[0] == ends[1]).double().mean())
+    chance = float((torch.bincount(ends.flatten()).double() / ends.numel()).square().sum())
+    return share, (share - chance) / (1 - chance) if chance < 1 else math.nan
+
+
+def mean_homophily(columns: Tensor, edge_index: Tensor) -> tuple[float, float]:
+    """Over the columns [nodes, labels]; a label that all nodes have, or none, has no say in the second."""
+    pairs = [homophily(column, edge_index) for column in columns.T]
+    beyond = [adjusted for _, adjusted in pairs if not math.isnan(adjusted)]
+    return fmean(share for share, _ in pairs), fmean(beyond) if beyond else math.nan
+
+
+def score_homophily(scores: Tensor, edge_index: Tensor) -> float:
+    """Pearson's correlation of the scores of an edge's two ends, self-loops apart; NaN where there is none.
+
+    >>> score_homophily(torch.tensor([1.0, 1.0, 5.0, 5.0]), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]))
+    1.0
+    """
+    ends = scores.double()[edge_index[:, edge_index[0] != edge_index[1]]]
+    ends = ends - ends.mean(dim=1, keepdim=True)
+    scale = float(ends.square().sum(dim=1).prod().sqrt())
+    return float(ends.prod(dim=0).sum()) / scale if scale > 0 else math.nan

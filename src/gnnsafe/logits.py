@@ -1,0 +1,31 @@
+"""Scores of logits that no model here has given."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from torch import Tensor
+
+from gnnsafe.checks import as_tensor, check_edge_index, check_logits
+from gnnsafe.errors import require
+from gnnsafe.methods import Method, own_method
+from gnnsafe.outputs import Outputs
+
+__all__ = ["score_logits"]
+
+
+def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = None) -> Tensor:
+    """Scores of logits from anywhere: numpy, JAX, DGL, a file; float32, one per node, higher = more OOD.
+
+    By GNNSafe, or another method that needs nothing but logits and edges.
+
+    >>> score_logits([[0.0, 9.0], [0.0, 0.0]], [[0], [1]]).tolist()
+    [-9.0001..., -6.9...]
+    """
+    logits, edge_index = as_tensor("logits", logits), as_tensor("edge_index", edge_index)
+    check_logits(logits)
+    check_edge_index(edge_index, len(logits))
+    method = own_method(method)
+    require(method.kind == "post-hoc", "method", "read logits and edges alone", repr(method))
+    return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from gnnsafe.calibration import (
+    Calibration,
+    CalibrationCheck,
+    conformal_p_values,
+    false_alarms,
+    false_discoveries,
+    nodes_needed,
+)
+from gnnsafe.errors import CalibrationWarning
+
+whole_scores = st.lists(st.integers(-3, 3), min_size=1, max_size=30).map(lambda values: torch.tensor(values).float())
+
+
+def test_p_values_by_hand():
+    calibration = torch.tensor([3.0, 1.0, 2.0, 2.0])
+    # ≥ 0: all four; ≥ 1: four; ≥ 2: three; ≥ 2.5: one; ≥ 3: one; ≥ 9: none
+    p = conformal_p_values(torch.tensor([0.0, 1.0, 2.0, 2.5, 3.0, 9.0]), calibration)
+    assert p.dtype == torch.float64
+    assert p.tolist() == [1.0, 1.0, 0.8, 0.4, 0.4, 0.2]
+
+
+@given(whole_scores, whole_scores)
+def test_p_values_are_counts(scores, calibration):
+    expected = [(1 + sum(c >= s for c in calibration.tolist())) / (len(calibration) + 1) for s in scores.tolist()]
+    assert conformal_p_values(scores, calibration).tolist() == expected
+
+
+@given(whole_scores, whole_scores, st.integers(0, 9))
+def test_ties_broken_at_random_lie_between_the_counts(scores, calibration, seed):
+    p = conformal_p_values(scores, calibration, seed=seed)
+    above = torch.tensor([float((calibration > s).sum()) for s in scores]).double()
+    assert (p <= conformal_p_values(scores, calibration)).all()
+    assert (p * (len(calibration) + 1) >= above).all()
+    assert torch.equal(p, conformal_p_values(scores, calibration, seed=seed))
+
+
+def test_randomised_p_values_of_exchangeable_nodes_are_uniform_even_with_ties():
+    rng = np.random.default_rng(0)
+    p = []
+    for seed in range(400):
+        scores = torch.from_numpy(rng.integers(3, size=20).astype(np.float32))
+        p.append(float(conformal_p_values(scores[:1], scores[1:], seed=seed)))
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_exactly_the_stated_share_of_exchangeable_nodes_is_flagged():
+    """Without ties each of n + 1 nodes in turn is the new one: exactly ⌊α(n+1)⌋ of them are flagged."""
+    scores = torch.randperm(20).float()
+    for level, expected in ((0.05, 1), (0.1, 2), (0.049, 0), (0.149, 2), (0.15, 3)):
+        others = [torch.cat([scores[:i], scores[i + 1 :]]) for i in range(20)]
+        flags = [bool(false_alarms(conformal_p_values(scores[i : i + 1], others[i]), level)) for i in range(20)]
+        assert sum(flags) == expected
+
+
+@given(whole_scores, whole_scores, st.sampled_from([0.01, 0.05, 0.1, 0.25, 0.29, 0.5, 0.9]))
+def test_thresholds_say_what_p_values_say(scores, calibration, level):
+    flags = false_alarms(conformal_p_values(scores, calibration), level)
+    assert torch.equal(flags, scores > Calibration(calibration).thresholds(level))
+
+
+def test_thresholds_by_hand():
+    calibration = Calibration(torch.arange(1.0, 20.0))  # 19 nodes
+    assert calibration.thresholds(0.05).tolist() == [19.0]
+    assert calibration.thresholds(0.1).tolist() == [18.0]
+    assert calibration.thresholds(0.04).tolist() == [math.inf]
+
+
+def test_benjamini_and_hochberg_by_hand():
+    p = torch.tensor([0.001, 0.008, 0.039, 0.041, 0.042, 0.06, 0.074, 0.205, 0.212, 0.216], dtype=torch.float64)
+    # p_(i) ≤ 0.05 i / 10 for the largest i: 0.001 ≤ 0.005, 0.008 ≤ 0.01, 0.039 > 0.015, …
+    assert false_discoveries(p, 0.05).tolist() == [True, True] + [False] * 8
+    assert false_discoveries(p.flip(0), 0.05).tolist() == [False] * 8 + [True, True]
+    # a later one lifts those before it: 0.074 ≤ 0.11 · 7 / 10
+    assert false_discoveries(p, 0.11).sum() == 7
+
+
+def test_false_discoveries_are_as_few_as_stated():
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(200):
+        calibration = torch.from_numpy(rng.normal(size=500))
+        scores = torch.from_numpy(np.concatenate([rng.normal(size=160), rng.normal(4, 1, size=40)]))
+        flags = false_discoveries(conformal_p_values(scores, calibration), 0.1)
+        shares.append(float(flags[:160].sum() / flags.sum().clamp(min=1)))
+    error = np.std(shares) / np.sqrt(len(shares))
+    assert np.mean(shares) == pytest.approx(0.08, abs=4 * error)  # π₀ · 10 %, and more than none
+
+
+def test_by_class_each_class_has_its_own_calibration():
+    calibration = Calibration(torch.tensor([1.0, 2.0, 10.0]), torch.tensor([0, 0, 1]), num_classes=3)
+    p = calibration.p_values(torch.tensor([5.0, 5.0, 5.0]), torch.tensor([0, 1, 2]))
+    assert p.tolist() == [1 / 3, 1.0, 1.0]  # class 2 has no calibration node: nothing is rare there
+    assert calibration.counts().tolist() == [2, 1, 0]
+    assert calibration.thresholds(0.5).tolist() == [2.0, 10.0, math.inf]
+    random = calibration.p_values(torch.tensor([5.0, 5.0, 5.0]), torch.tensor([0, 1, 2]), seed=0)
+    assert (random <= p).all()
+    assert len(set(random.tolist())) == 3
+
+
+@pytest.mark.parametrize(("level", "needed"), [(0.05, 19), (0.01, 99), (0.1, 9), (0.5, 1), (0.03, 33), (0.07, 14)])
+def test_nodes_needed(level, needed):
+    assert nodes_needed(level) == needed
+    assert 1 / (needed + 1) <= level < 1 / needed
+
+
+def test_too_few_calibration_nodes():
+    p = torch.full((50,), 0.1, dtype=torch.float64)
+    small = Calibration(torch.arange(9.0))
+    with pytest.warns(CalibrationWarning, match=r"^9 calibration nodes are too few .*=0.05: at least 19 are needed$"):
+        assert not small.decisions(p, false_alarm=0.05).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert small.decisions(p, false_alarm=0.1).all()
+        Calibration(torch.arange(19.0)).decisions(p, false_alarm=0.05)
+
+
+def test_too_few_calibration_nodes_of_a_class():
+    calibration = Calibration(torch.arange(30.0), torch.tensor([0] * 20 + [1] * 10), num_classes=3)
+    with pytest.warns(CalibrationWarning, match=r"^the calibration nodes of class 1 \(10\), 2 \(0\) are too few"):
+        calibration.decisions(torch.ones(3, dtype=torch.float64), false_alarm=0.05)
+
+
+def test_too_few_calibration_nodes_for_discoveries():
+    calibration = Calibration(torch.arange(99.0))
+    p = calibration.p_values(torch.cat([torch.zeros(990), torch.full((10,), 100.0)]))  # ten beyond them all
+    # each of them has p = 1/100; 10 of 1,000 at 10 % need p ≤ 0.001
+    with pytest.warns(CalibrationWarning, match=r"99 .* any of 1000 nodes at fdr=0.1, though 10 .* at least 999 are"):
+        assert not calibration.decisions(p, fdr=0.1).any()
+    larger = Calibration(torch.arange(999.0))
+    scores = torch.cat([torch.zeros(990), torch.full((10,), 1000.0)])
+    assert larger.decisions(larger.p_values(scores), fdr=0.1).sum() == 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none lies beyond: nothing to tell
+        assert not calibration.decisions(torch.ones(1000, dtype=torch.float64), fdr=0.1).any()
+
+
+@pytest.mark.parametrize("levels", [{}, {"false_alarm": 0.1, "fdr": 0.1}])
+def test_one_level(levels):
+    with pytest.raises(ValueError, match="'false_alarm' must be given, or fdr, but not both"):
+        Calibration(torch.ones(3)).decisions(torch.ones(3).double(), **levels)
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, "a", True, math.nan])
+def test_levels_are_shares(level):
+    for name in ("false_alarm", "fdr"):
+        with pytest.raises(ValueError, match=rf"'{name}' must lie in \(0, 1\)"):
+            Calibration(torch.ones(3)).decisions(torch.ones(3).double(), **{name: level})
+
+
+class TestCheck:
+    def test_by_hand(self):
+        calibration = Calibration(torch.arange(99.0))
+        p = (torch.arange(200) + 0.5).double() / 200  # 2 below 1 %, 10 below 5 %, 20 below 10 %
+        check = CalibrationCheck.of(p, calibration)
+        assert [level.flagged for level in check.levels] == [2, 10, 20]
+        assert check.levels[1].rate == 0.05
+        low, high = check.levels[1].interval  # by the beta distribution: Clopper and Pearson's definition
+        assert low == pytest.approx(stats.beta.ppf(0.025, 10, 191))
+        assert high == pytest.approx(stats.beta.ppf(0.975, 11, 190))
+        assert check.histogram == (20,) * 10
+        assert check.holds
+        assert json.loads(json.dumps(check.to_dict())) == check.to_dict()
+        assert "false alarms at   5%:  5.00% (95 % interval 2.42% to 9.00%; chance gives" in str(check)
+        assert "████" in str(check)
+
+    def test_more_alarms_than_chance_allows(self):
+        p = torch.full((200,), 0.04, dtype=torch.float64)
+        check = CalibrationCheck.of(p, Calibration(torch.arange(99.0)), (0.01, 0.05))
+        assert [level.holds for level in check.levels] == [True, False]
+        assert not check.holds
+        assert str(check).count("more than chance allows") == 1
+
+    def test_where_the_observed_rate_lies_by_chance(self):
+        """The beta-binomial holds both sets' chance: 95 of 100 draws of both lie within."""
+        rng = np.random.default_rng(0)
+        inside = 0
+        for _ in range(200):
+            scores = torch.from_numpy(rng.normal(size=250))
+            calibration = Calibration(scores[:50])
+            level = CalibrationCheck.of(calibration.p_values(scores[50:]), calibration, (0.1,)).levels[0]
+            inside += level.expected[0] <= level.rate <= level.expected[1]
+        assert 0.91 < inside / 200 < 0.99
+
+    def test_a_level_that_no_p_value_reaches(self):
+        check = CalibrationCheck.of(torch.ones(5).double(), Calibration(torch.arange(9.0)), (0.05,))
+        assert check.levels[0].expected == (0.0, 0.0)
+        assert check.holds
+        assert check.histogram == (0,) * 9 + (5,)
