@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import warnings
 from typing import Any
 
@@ -66,7 +67,10 @@ def main() -> None:
         "| data set | shift | method | plain | gnnsafe | mean of differences | seeds |\n|---|---|---|--:|--:|--:|--:|"
     )
     for shift in arguments.shifts:
-        runs = [aurocs(arguments.dataset, shift, seed, arguments.epochs) for seed in range(arguments.seeds)]
+        runs = []
+        for seed in range(arguments.seeds):
+            runs.append(aurocs(arguments.dataset, shift, seed, arguments.epochs))
+            print(f"{shift}, seed {seed}: {runs[-1]}", file=sys.stderr, flush=True)
         for method in runs[0]:
             pairs = [run[method] for run in runs]
             sides = [
