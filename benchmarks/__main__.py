@@ -103,8 +103,8 @@ operand once at the measured bandwidth, or multiplies at the measured rate, whic
 
 {table(rows)}
 
-Peak memory of {memory.STEPS} training steps on CS, each way in a process of its own, in MB (beyond the imported packages):
-plain {sizes[0]} ({sizes[1]}), gnnsafe {sizes[2]} ({sizes[3]}), or {shares[0]:.2f} ({shares[1]:.2f}) of plain.
+Peak memory of {memory.STEPS} training steps on CS, each way in a process of its own, in MB (beyond imported packages):
+plain {sizes[0]} ({sizes[1]}), gnnsafe {sizes[2]} ({sizes[3]}), which is {shares[0]:.2f} ({shares[1]:.2f}) of plain.
 
 Growth with edges, 15 per node (32 dense features where a GCN is trained):
 
@@ -171,8 +171,15 @@ def main() -> None:
     peaks = memory.peaks("CS")
     print(f"[{time.perf_counter() - start:4.0f} s] peak memory on CS: {peaks}", flush=True)
     lines = grown(quick=arguments.quick)
-    record = {"machine": limits._asdict(), "threads": torch.get_num_threads(), "busy": arguments.busy, "rows": [{**asdict(r), "ratio": r.ratio, "target": r.target} for r in rows],
-              "memory": peaks, "growth": lines, "quick": arguments.quick, "torch": torch.__version__}  # fmt: skip
+    record = {
+        "machine": limits._asdict(),
+        "threads": _threads(),
+        "quick": arguments.quick,
+        "torch": torch.__version__,
+        "rows": [{**asdict(row), "ratio": row.ratio, "target": row.target} for row in rows],
+        "memory": peaks,
+        "growth": lines,
+    }
     (arguments.folder / "results.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
     (arguments.folder / "results.md").write_text(
         page(rows, peaks, lines, limits, quick=arguments.quick), encoding="utf-8"

@@ -122,3 +122,13 @@ def test_accuracy_counts_masked_nodes_only():
     assert accuracy(logits, y, torch.tensor([True, True, True, False])) == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="'mask' must hold at least one node"):
         accuracy(logits, y, torch.zeros(4, dtype=torch.bool))
+
+
+FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, -3.0, -3.0000002, 7.5]) | st.floats(-9, 9, width=32)
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=40), st.lists(FLOATS, min_size=1, max_size=40))
+def test_float32_scores_are_ordered_as_the_same_in_float64(id_scores, ood_scores):
+    """They take another way: ties, negative scores and both zeros included."""
+    parts = np.array(id_scores, dtype=np.float32), np.array(ood_scores, dtype=np.float32)
+    assert detection(*parts) == detection(*(part.astype(np.float64) for part in parts))

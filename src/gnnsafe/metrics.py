@@ -37,12 +37,10 @@ def detection(id_scores: Any, ood_scores: Any) -> Detection:
     Detection(auroc=0.875, aupr_in=0.95, aupr_out=0.8333..., fpr95=0.5, fpr95_out=0.25)
     """
     id_scores, ood_scores = _values("id_scores", id_scores), _values("ood_scores", ood_scores)
-    scores = np.concatenate([id_scores, ood_scores])
-    order = np.argsort(scores)
-    ordered = scores[order]
-    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)  # end of each group of ties
     num_id, num_ood = len(id_scores), len(ood_scores)
-    accepted_id = np.cumsum(order < num_id)[last]  # ID nodes with at most that score
+    ordered, inside = _sorted(np.concatenate([id_scores, ood_scores]), num_id)
+    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)  # end of each group of ties
+    accepted_id = np.cumsum(inside)[last]  # ID nodes with at most that score
     accepted_ood = last + 1 - accepted_id
     # With OOD as positives the thresholds are passed from above: what is not accepted is flagged.
     flagged_id = np.append(num_id - accepted_id[-2::-1], num_id)
@@ -54,6 +52,22 @@ def detection(id_scores: Any, ood_scores: Any) -> Detection:
         fpr95=_fpr_at_recall(accepted_id, accepted_ood, 0.95),
         fpr95_out=_fpr_at_recall(flagged_ood, flagged_id, 0.95),
     )
+
+
+def _sorted(scores: NDArray[Any], num_id: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The scores in order, or numbers in the same order, and which of them are of the first `num_id`.
+
+    Float32 scores are sorted as integers with that bit at their end, which takes a third of an argsort's time.
+    """
+    if scores.dtype != np.float32:
+        order = np.argsort(scores)
+        return scores[order], order < num_id
+    keys = (scores + np.float32(0)).view(np.int32).astype(np.int64)  # + 0: there is one zero, not two
+    keys ^= (keys >> 63) & 0x7FFFFFFF  # negative floats are in order backwards
+    keys <<= 1
+    keys[:num_id] |= 1
+    keys.sort()
+    return keys >> 1, keys & 1
 
 
 def threshold(id_scores: Any, *, recall: float = 0.95) -> float:

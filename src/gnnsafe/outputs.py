@@ -30,13 +30,15 @@ class Penultimate(nn.Identity):
 def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     """Evaluation mode, without gradients unless asked; afterwards every submodule is back in the mode it was in."""
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    if any(training for _, training in modes):
+        model.eval()
     try:
         with torch.set_grad_enabled(gradients):
             yield
     finally:
-        for module, mode in modes:
-            module.training = mode
+        for module, training in modes:
+            if module.training != training:
+                module.training = training
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,19 +113,26 @@ class Classifier:
         if self.forward is not None:
             return check_tensor("forward(model, data)", self.forward(self.model, graph))
         try:
-            signature(self.model.forward).bind(graph.x, graph.edge_index)
+            return check_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index))
         except TypeError as error:
+            if self._takes(graph.x, graph.edge_index):
+                raise
             raise InputError(
                 f"'model' must be called (x, edge_index) (got forward{signature(self.model.forward)}); say how to call "
                 "it, such as forward=lambda model, data: model(data)"
             ) from error
-        try:
-            return check_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index))
         except RuntimeError as error:
             own = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), graph.x.dtype)
             if own == graph.x.dtype:
                 raise
             raise InputError(f"'x' must be {own} as the model is (got {graph.x.dtype}): {error}") from error
+
+    def _takes(self, *arguments: object) -> bool:
+        try:
+            signature(self.model.forward).bind(*arguments)
+        except TypeError:
+            return False
+        return True
 
     def _embeddings(self, seen: list[Any], num_nodes: int) -> Tensor | None:
         if not seen:

@@ -54,7 +54,10 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     [-1.3862...]
     """
     check_temperature(temperature)
-    return -temperature * torch.logsumexp(_heads(logits, task) / temperature, dim=-1).sum(dim=-1)
+    heads = _heads(logits, task)
+    if temperature == 1:
+        return -torch.logsumexp(heads, dim=-1).sum(dim=-1)
+    return -temperature * torch.logsumexp(heads / temperature, dim=-1).sum(dim=-1)
 
 
 def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:

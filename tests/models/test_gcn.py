@@ -241,3 +241,25 @@ def test_bad_settings(arguments, options, message):
 def test_bad_graphs(directed, x, edge_index, message):
     with pytest.raises(ValueError, match=message):
         GCN(6, 8, 3)(x, directed.edge_index if edge_index is None else edge_index)
+
+
+class TestFeaturesNeitherSparseNorFull:
+    @pytest.fixture
+    def x(self) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        return torch.rand(5, 40, generator=generator) * (torch.rand(5, 40, generator=generator) < 0.3)
+
+    def test_both_forms_give_the_same(self, directed, x):
+        model = GCN(40, 8, 3).eval()
+        inputs = convolution_inputs(x, directed.edge_index)
+        assert inputs.aggregated
+        assert inputs.bag is not None
+        with torch.no_grad():
+            quick = model(x, directed.edge_index)
+        torch.testing.assert_close(quick, model(x, directed.edge_index).detach(), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(quick, PyG(model)(x, directed.edge_index).detach(), atol=1e-5, rtol=0)
+
+    def test_full_ones_and_those_of_double_precision_have_one_form(self, directed, x):
+        assert convolution_inputs(directed.x, directed.edge_index).bag is None
+        assert convolution_inputs(x.double(), directed.edge_index).bag is None
+        assert convolution_inputs(x, directed.edge_index, hops=2).bag is None

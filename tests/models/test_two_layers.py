@@ -92,6 +92,9 @@ def test_the_route_is_the_cheaper_one(directed, words):
     model = network(4, torch.float32)
     graph = wide()
     assert isinstance(TwoLayers(model, graph, *rows(graph)).rows, FewRows)
+    unvalidated = TwoLayers(model, graph, rows(graph)[0], torch.empty(0, dtype=torch.int64))  # as exposure is
+    assert isinstance(unvalidated.rows, FewRows)
+    assert unvalidated.training().shape == (3, 3)
     everyone = torch.arange(graph.num_nodes)
     assert isinstance(TwoLayers(model, graph, everyone, everyone[:0]).rows, AllRows)
     for other in (directed, words):  # more features than rows to save; sparse features

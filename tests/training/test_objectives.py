@@ -225,7 +225,8 @@ class TestReach:
     def test_those_that_reach_nodes_against_the_edges(self, directed):
         """0→1, 0→1, 1→2, 2→0, 3→2, 2→2, 2→2; 4 is alone."""
         for node, hops, expected in [(1, 0, [1]), (1, 1, [0, 1]), (1, 2, [0, 1, 2]), (3, 5, [3]), (4, 2, [4])]:
-            assert reaching(torch.arange(5) == node, directed.edge_index, hops).tolist() == expected
+            for edges in (directed.edge_index, directed.edge_index.int()):
+                assert reaching(torch.arange(5) == node, edges, hops).tolist() == expected
 
     def test_an_excerpt_has_the_edges_between_its_nodes(self, directed):
         directed.y = torch.tensor([0, 1, 2, 3, 4])

@@ -5,6 +5,9 @@ The first layer computes Â^k X W for a constant Â^k X, in the cheapest of thre
 - X dense: Â^k X once, then one dense product (Â^k X) W per pass.
 - X sparse (bag-of-words): Â (X W) with nnz(X) + nnz(Â) multiplications per output column,
 - unless nnz(ÂX) is smaller than that: then (ÂX) W, sparse; and so on from power to power.
+
+Where X is neither sparse nor full, Â (X W) with the entries of X is still the faster product, and (ÂX)ᵀ the faster way
+back from it: both are kept.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_eno
 __all__ = ["ConvolutionInputs", "Features", "check_fits", "convolution_inputs", "feature_matrix", "product"]
 
 SAMPLED_ROWS = 1000
+FEWEST_COLUMNS = 16  # fewer cost BLAS more
+BAG_BELOW = 0.5  # density below which a product with sparse X beats that with dense ÂX, though not the way back
 MOMENT_ROWS = 2**14  # that are in double precision at once
 
 Features = Sparse | Tensor
@@ -33,6 +38,8 @@ Features = Sparse | Tensor
 def product(features: Features, weight: Tensor) -> Tensor:
     """X W."""
     if isinstance(features, Tensor) and features.layout == torch.strided:
+        if (columns := weight.shape[1]) < FEWEST_COLUMNS and not torch.is_grad_enabled():
+            return (features @ F.pad(weight, (0, FEWEST_COLUMNS - columns)))[:, :columns].contiguous()
         return F.linear(features, weight.T.contiguous())  # BLAS wants few columns as rows, forward and backward
     return features @ weight
 
@@ -53,11 +60,15 @@ class ConvolutionInputs:
     features: Features
     aggregated: int
     hops: int = 1
+    bag: Sparse | None = None  # X where it is neither sparse nor full: for products without a way back
 
     def convolve(self, weight: Tensor) -> Tensor:
         """Â^k X W."""
-        convolved = product(self.features, weight)
-        for _ in range(self.hops - self.aggregated):
+        features, aggregated = self.features, self.aggregated
+        if self.bag is not None and not (torch.is_grad_enabled() and weight.requires_grad):
+            features, aggregated = self.bag, 0
+        convolved = product(features, weight)
+        for _ in range(self.hops - aggregated):
             convolved = self.adjacency @ convolved
         return convolved
 
@@ -121,9 +132,16 @@ def _prepared(x: Tensor, edge_index: Tensor, *, matrix: EdgeMatrix, hops: int) -
     features = feature_matrix(x)
     adjacency = matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
     aggregated = 0
+    bag = None
+    if hops == 1 and isinstance(features, Tensor) and x.dtype == torch.float32 and _density(features) < BAG_BELOW:
+        bag = Sparse(scipy_csr(features))
     while aggregated < hops and _worth_aggregating(adjacency, features):
         features, aggregated = _aggregate(adjacency, features), aggregated + 1
-    return ConvolutionInputs(adjacency, features, aggregated, hops)
+    return ConvolutionInputs(adjacency, features, aggregated, hops, bag)
+
+
+def _density(features: Tensor) -> float:
+    return int(torch.count_nonzero(features)) / max(features.numel(), 1)
 
 
 def _worth_aggregating(adjacency: Sparse, features: Features) -> bool:

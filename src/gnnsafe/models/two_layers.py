@@ -44,7 +44,7 @@ class Normed(NamedTuple):
     hidden: Tensor
     mean: Tensor
     scale: Tensor
-    spread: Tensor
+    spread: Tensor | None = None
 
     def gradients(self, stem: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
         """∂γ and ∂β from D."""
@@ -67,7 +67,7 @@ class AllRows:
         """H; BatchNorm's running statistics move."""
         parameters = norm.weight, norm.bias, norm.running_mean, norm.running_var
         hidden, mean, scale = torch.native_batch_norm(stem, *parameters, True, norm.momentum, norm.eps)
-        return Normed(hidden.relu_(), mean, scale, weight)
+        return Normed(hidden.relu_(), mean, scale)
 
     def weight_gradient(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor, beta: Tensor) -> Tensor:
         """∂W₁ / γ r from D, ∂γ and ∂β."""
@@ -106,6 +106,7 @@ class FewRows:
 
     def weight_gradient(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor, beta: Tensor) -> Tensor:
         """∂W₁ / γ r from D, ∂γ and ∂β."""
+        assert normed.spread is not None
         heard: Tensor = (back.T @ self.features[self.for_training]).T
         return heard - torch.outer(self.mean, beta) - normed.spread * (normed.scale * gamma)
 

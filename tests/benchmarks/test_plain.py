@@ -1,0 +1,71 @@
+"""The yardstick measures the same thing: with the same weights, plain and ours give the same. Nothing is timed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.cases import compact, generated
+from benchmarks.timing import Machine, Work, in_turns
+
+from benchmarks import plain
+from gnnsafe import EnergyMargin, Outputs, metrics, train
+from gnnsafe.methods import GNNSafe
+from gnnsafe.models import GCN, MODELS
+
+
+def with_own_biases(name: str) -> torch.nn.Module:
+    model = MODELS[name](8, plain.HIDDEN, 3)
+    with torch.no_grad():
+        for bias in model.biases:
+            bias.normal_()
+    return model
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", plain.MODELS)
+def test_the_same_logits(name, blocks, training):
+    model, reference = with_own_biases(name).train(training), plain.MODELS[name](8, 3).train(training)
+    plain.copied(model, reference)
+    logits, expected = (network(blocks.x, blocks.edge_index) for network in (model, reference))
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_the_same_training_and_scores(blocks, exposure):
+    margin = (-5.0, -1.0, 0.1)
+    model, reference = GCN(8, plain.HIDDEN, 3), plain.GCN(8, 3)
+    plain.copied(model, reference)
+    objective = EnergyMargin(*margin, isolated="decay")
+    history = train(model, blocks, objective=objective, exposure=exposure, epochs=5, seed=None)
+    _, losses = plain.trained(plain.Training(reference, blocks, exposure, margin), 5)
+    assert losses == pytest.approx(history.val_loss, rel=1e-3)
+    scores = GNNSafe(isolated="decay").score(Outputs.of(model, blocks))
+    torch.testing.assert_close(scores, plain.scores(reference, blocks), atol=1e-2, rtol=1e-2)
+
+
+def test_the_same_metrics():
+    inside, outside = np.random.default_rng(0).normal(size=(2, 500))
+    ours = metrics.detection(inside, outside + 1)
+    assert plain.detection(inside, outside + 1) == pytest.approx((ours.auroc, ours.aupr_in, ours.fpr95))
+
+
+def test_a_generated_graph_has_its_shape():
+    graph = generated(200, 1000, 50, 0.05, 4, seed=0)
+    assert graph.x.shape == (200, 50)
+    assert graph.edge_index.shape == (2, 1000)
+    assert int(graph.train_mask.sum()) == 20
+    assert 0.02 < (graph.x != 0).float().mean() < 0.08
+    assert torch.equal(compact(graph).x.to_dense(), graph.x)
+
+
+def test_ways_take_turns_and_the_first_turn_does_not_count():
+    calls = []
+    medians = in_turns([lambda: calls.append("a") or [1.0], lambda: calls.append("b") or [2.0, 4.0]], budget=60, most=3)
+    assert calls == ["a", "b"] * 4
+    assert medians == [1.0, 3.0]
+
+
+def test_the_bound_is_the_slower_of_moving_and_multiplying():
+    machine = Machine(bandwidth=10.0, flops=100.0)
+    assert machine.bound(Work(50, 100) + Work(0, 200)) == 5.0
+    assert machine.bound(Work(10, 300)) == 3.0
