@@ -44,6 +44,7 @@ def test_a_matrix_of_the_edges_is_refused(directed):
         subgraph(graph, mask(0), torch.zeros(7, dtype=torch.bool))
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_sparse_features(directed):
     graph = SimpleNamespace(x=directed.x.to_sparse_csr(), edge_index=directed.edge_index)
     part = subgraph(graph, mask(1, 4), torch.zeros(7, dtype=torch.bool))
