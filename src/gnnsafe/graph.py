@@ -11,7 +11,17 @@ from torch import Tensor
 from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask
 from gnnsafe.errors import InputError, require
 
-__all__ = ["Data", "Graph", "changed", "check_graph", "fingerprint", "node_labels", "node_mask"]
+__all__ = [
+    "Data",
+    "Graph",
+    "changed",
+    "check_feature_names",
+    "check_graph",
+    "fingerprint",
+    "kept_names",
+    "node_labels",
+    "node_mask",
+]
 
 
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
@@ -58,6 +68,31 @@ def node_mask(graph: Graph, name: str) -> Tensor:
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
     return check_mask(name, mask, graph.x.shape[0])
+
+
+def kept_names(graph: Graph, name: str, count: int) -> tuple[Any, ...] | None:
+    """The graph's `feature_names` or `class_names`, once they are known to be as many as there are; None without."""
+    names = getattr(graph, name, None)
+    if names is None:
+        return None
+    require(len(names) == count, name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
+    return tuple(names)
+
+
+def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:
+    """The graph's features are these in this order, where both say what theirs are called."""
+    own = getattr(graph, "feature_names", None)
+    if names is None or own is None or tuple(own) == names:
+        return
+    lacking, surplus = ([n for n in a if n not in b] for a, b in ((names, own), (own, names)))
+    got = [f"no '{lacking[0]}'"] if lacking else []
+    got += [f"'{surplus[0]}', which it does not know"] if surplus else []
+    require(
+        False,
+        "x",
+        f"have the {len(names)} features of the training graph in their order",
+        " and ".join(got) or "another order",
+    )
 
 
 def changed(graph: Data, **values: Any) -> Data:

@@ -8,15 +8,13 @@ from collections.abc import Collection, Hashable
 from pathlib import Path
 from typing import Any, get_args
 
-from rich.console import Console
-
 from gnnsafe import __version__
 from gnnsafe.bench import store
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.plan import Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol
 from gnnsafe.bench.study import Task, code_version, tasks
-from gnnsafe.cli.options import names, positive, progress_bar
+from gnnsafe.cli.options import names, positive, progress_bar, terminal
 from gnnsafe.errors import InputError
 from gnnsafe.report.order import order_lines, order_table
 
@@ -124,7 +122,7 @@ def _print_order(folder: Path, preferred: Collection[Hashable]) -> int:
     """Print the order of methods, and what is not in it; 1 where a preferred run failed."""
     records, broken = store.read(folder)
     selection = store.select(records, preferred)
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = terminal()
     for backbone in dict.fromkeys(record.backbone for record in selection.records):
         chosen = [record for record in selection.records if record.backbone == backbone]
         lead, *notes = order_lines(chosen)
