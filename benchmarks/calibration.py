@@ -16,6 +16,7 @@ exchangeable draws lie (beta-binomial, both sets' chance).
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import time
 from collections import defaultdict
@@ -23,8 +24,8 @@ from pathlib import Path
 
 import torch
 
-from gnnsafe import CrossEntropy, Detector, load_benchmark, models, shifts, train
-from gnnsafe.calibration import LevelCheck
+from gnnsafe import CrossEntropy, Outputs, load_benchmark, methods, models, shifts, train
+from gnnsafe.calibration import Calibration, CalibrationCheck, LevelCheck
 from gnnsafe.datasets.splits import per_class_split, random_split
 from gnnsafe.files import replacing
 from gnnsafe.graph import Data
@@ -54,15 +55,14 @@ def main() -> None:
         for seed in range(arguments.splits):
             one_split(name, split(name, graph, seed), seed, arguments.epochs, checks)
         print(f"{GRAPHS[name]}: {arguments.splits} splits in {time.perf_counter() - start:.0f} s", flush=True)
-    text = table(checks, arguments.splits)
-    print(text)
-    with replacing(arguments.out) as part:
-        part.write_text(text, encoding="utf-8")
+        with replacing(arguments.out) as part:  # after each data set: what is done is kept
+            part.write_text(table(checks, arguments.splits), encoding="utf-8")
+    print(table(checks, arguments.splits))
 
 
 def split(name: str, graph: Data, seed: int) -> Data:
     """Masks drawn from the seed; `fresh_mask` has as many of the test nodes as there are validation nodes."""
-    data = graph.clone()
+    data = copy.copy(graph)  # the tensors are shared, so that what models make ready of them is remembered
     everyone = torch.ones(data.num_nodes, dtype=torch.bool)
     data = per_class_split(data, seed) if name in PUBLIC_SHAPE else random_split(data, everyone, seed)
     test = (~data.train_mask & ~data.val_mask).nonzero().flatten()
@@ -74,23 +74,24 @@ def split(name: str, graph: Data, seed: int) -> Data:
 
 
 def one_split(name: str, data: Data, seed: int, epochs: int, checks: Checks) -> None:
-    """Train once, score by each method, check each way to calibrate."""
+    """Train once, run the model once on each graph, score by each method, check each way to calibrate."""
     torch.manual_seed(seed)
     model = models.GCN(data.x.shape[1], 64, int(data.y.max()) + 1)
     train(model, data, objective=CrossEntropy(), epochs=epochs)
-    held_out = data.clone()
+    held_out = copy.copy(data)
     held_out.val_mask = data.val_mask | data.fresh_mask  # so that OOD nodes are planted among test nodes
     planted = shifts.planted(held_out, seed, kind="feature", share=0.1)
+    clean, shifted = Outputs.of(model, data), Outputs.of(model, planted)
     for method in METHODS:
-        detector = Detector(model, method).fit(data)
+        scores, scores_planted = (methods.METHODS[method]().score(outputs) for outputs in (clean, shifted))
         ways = {
-            "validation": (data.val_mask, data, data.test_mask),
-            "fresh": (data.fresh_mask, data, data.test_mask),
-            "planted": (data.fresh_mask, planted, planted.test_mask),
+            "validation": (data.val_mask, scores[data.test_mask]),
+            "fresh": (data.fresh_mask, scores[data.test_mask]),
+            "planted": (data.fresh_mask, scores_planted[planted.test_mask]),
         }
-        for way, (calibration, graph, test) in ways.items():
-            detector.calibrate(data, mask=calibration)
-            for check in detector.check_calibration(graph, test, levels=LEVELS).levels:
+        for way, (mask, asked) in ways.items():
+            calibration = Calibration(scores[mask])
+            for check in CalibrationCheck.of(calibration.p_values(asked), calibration, LEVELS).levels:
                 checks[GRAPHS[name], method, way, check.level].append(check)
 
 

@@ -366,6 +366,7 @@ class TestNewScores:
         assert touched.tolist() == list(range(46, 55))  # 2 layers and 2 steps either way
         assert seen == [9 + 2 * 5]  # they hear 4 further, whose degrees 1 further
 
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
     def test_masks_sparse_features_and_attributes_of_edges(self):
         data = self.ring()
         data.edge_weight = torch.rand(data.edge_index.shape[1])

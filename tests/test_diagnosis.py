@@ -82,6 +82,7 @@ class TestOnAGraph:
         assert max(map(len, text.splitlines())) <= 100
         assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
 
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
     def test_no_test_mask_sparse_features_and_own_candidates(self, detector, graph, found):
         data = graph.clone()
         del data.test_mask

@@ -38,6 +38,13 @@ def test_a_part_with_all_that_belongs_to_it(directed, kind):
     assert later.y.tolist() == [2, 3]
 
 
+def test_a_matrix_of_the_edges_is_refused(directed):
+    graph = SimpleNamespace(x=directed.x, edge_index=directed.edge_index, adj_t=torch.eye(5))
+    with pytest.raises(ValueError, match=r"'data.adj_t' must be left out where a part of the graph is"):
+        subgraph(graph, mask(0), torch.zeros(7, dtype=torch.bool))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_sparse_features(directed):
     graph = SimpleNamespace(x=directed.x.to_sparse_csr(), edge_index=directed.edge_index)
     part = subgraph(graph, mask(1, 4), torch.zeros(7, dtype=torch.bool))

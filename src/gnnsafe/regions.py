@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gnnsafe.errors import require
 from gnnsafe.graph import Data, changed
 from gnnsafe.sparse import scipy_csr, torch_csr
 
@@ -55,6 +56,8 @@ def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
 
 def subgraph(graph: Data, nodes: Tensor, edges: Tensor) -> Data:
     """The nodes and the edges in these masks, renumbered; whatever has a row for each node or edge goes along."""
+    for name in ("adj", "adj_t"):
+        require(getattr(graph, name, None) is None, f"data.{name}", "be left out where a part of the graph is", "one")
     edge_index, values = graph.edge_index, {}
     for name, value in (graph.to_dict() if hasattr(graph, "to_dict") else vars(graph)).items():
         if isinstance(value, Tensor) and value.dim() > 0 and name != "edge_index":

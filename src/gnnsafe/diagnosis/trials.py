@@ -79,7 +79,8 @@ def tried(
     """The method's own score with all kinds of propagation, its rivals, and the shifts that could not be planted."""
     data, base, untried = outputs.graph, _base(method), {}
     names = list(SHIFTS)
-    if bound := [name for name in getattr(data, "edge_attrs", list)() if name != "edge_index"]:
+    kept = {*getattr(data, "edge_attrs", list)(), *(name for name in ("adj", "adj_t") if hasattr(data, name))}
+    if bound := sorted(kept - {"edge_index"}):
         untried["structure"] = f"data.{bound[0]} belongs to the edges, and new edges have none"
         names = [name for name in names if not name.startswith("structure")]
     clean = _scores(method, rivals, outputs)
