@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,8 +51,9 @@ def _calibrated(calibration: Calibration) -> str:
     nodes = f"{len(calibration.scores):,} nodes"
     if calibration.classes is not None:
         return f"{nodes}, class by class"
-    limits = (f"{float(calibration.thresholds(level)):.4g} ({level:.0%})" for level in LEVELS)
-    return f"{nodes}; flagged above {', '.join(limits)} for that share of false alarms"
+    limits = {level: float(calibration.thresholds(level)) for level in LEVELS}
+    texts = [f"above {limit:.4g} at {level:.0%}" for level, limit in limits.items() if limit < math.inf]
+    return f"{nodes}; flagged {', '.join(texts) or 'nowhere'} of false alarms"
 
 
 def _noted(value: Any) -> Iterator[str]:
@@ -61,5 +63,5 @@ def _noted(value: Any) -> Iterator[str]:
             f"{name} {number:.1%}" if isinstance(number, float) else f"{name} {number}"
             for name, number in value.items()
         )
-    elif value not in (None, False):
+    elif value is not None and value is not False:
         yield "yes" if value is True else f"{value:,}" if isinstance(value, int) else str(value)
