@@ -133,10 +133,19 @@ class Explanation:
         """The nodes around it, coloured by score, as .png, .svg or .html by the ending; needs `gnnsafe[report]`."""
         from gnnsafe.report.ego_graph import write_ego_graph
 
+        write_ego_graph(Path(path), **self._picture())
+
+    def chart(self) -> Any:
+        """The same picture as an Altair chart, for a notebook."""
+        from gnnsafe.report.ego_graph import ego_graph
+
+        return ego_graph(**self._picture())
+
+    def _picture(self) -> dict[str, Any]:
         nodes, edges = self.ego
-        nodes = tuple({**node, "name": self._node(node["node"])} for node in nodes)
         boundary = self.calibration[int(0.95 * (len(self.calibration) - 1))] if self.calibration else None
-        write_ego_graph(Path(path), nodes, edges, title=self._standing().rstrip("."), boundary=boundary)
+        named = [{**node, "name": self._node(node["node"])} for node in nodes]
+        return {"nodes": named, "edges": edges, "title": self._standing().rstrip("."), "boundary": boundary}
 
     def _node(self, number: int) -> str:
         return str(self.node_ids.get(number, number))
