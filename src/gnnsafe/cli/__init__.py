@@ -74,7 +74,7 @@ def _warnings_on_one_line() -> Iterator[None]:
             else:
                 others(message, category, *place, **more)
 
-        warnings.showwarning = show  # type: ignore[assignment]
+        warnings.showwarning = show
         yield
 
 
