@@ -18,7 +18,8 @@ SOURCE = ROOT / "src" / "gnnsafe"
 ROOMS = [
     "errors", "files", "checks", "sparse", "graph", "regions", "hetero", "scores", "propagation", "homophily",
     "metrics", "calibration", "outputs", "methods", "logits", "models", "training", "datasets", "bench", "report",
-    "explanation", "diagnosis", "saving", "detector", "__init__", "cli",
+    "explanation", "diagnosis", "saving", "detector", "fitting", "decisions",
+    "__init__", "cli",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from gnnsafe.checks import Task, check_mask, check_nodes
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
 from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
-from gnnsafe.graph import Graph, check_graph, node_labels, node_mask
+from gnnsafe.graph import Graph, check_feature_names, check_graph, kept_names, node_labels, node_mask
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.models import MODELS
@@ -73,7 +73,10 @@ class Detector:
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
         self.task = task
+        self.notes: dict[str, Any] = {}  # of whoever made it, as JSON has it: saved with it
         self.num_features_: int | None = None
+        self.feature_names_: tuple[str, ...] | None = None
+        self.class_names_: tuple[str | int, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.calibration_: Calibration | None = None
 
@@ -88,6 +91,8 @@ class Detector:
         y, mask = node_labels(graph, outputs.task), node_mask(graph, "train_mask")
         self.method.fit(outputs, y, mask)
         self.num_features_, self.calibration_ = int(graph.x.shape[1]), None
+        self.feature_names_ = kept_names(graph, "feature_names", self.num_features_)
+        self.class_names_ = kept_names(graph, "class_names", outputs.logits.shape[1]) if self.classifier else None
         self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
         return self
 
@@ -124,12 +129,18 @@ class Detector:
         self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
         return self
 
+    def calibrated(self) -> Calibration:
+        """What `calibrate` has learnt; an error before that."""
+        if self.calibration_ is None:
+            raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
+        return self.calibration_
+
     def p_values(self, data: Graph, *, seed: int | None = None) -> Tensor:
         """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
 
         With a `seed` ties are broken at random: see `gnnsafe.calibration`, which also says what the figures promise.
         """
-        calibration, outputs = self._calibration(), self.outputs(data)
+        calibration, outputs = self.calibrated(), self.outputs(data)
         classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
         return calibration.p_values(self.method.score(outputs), classes, seed=seed)
 
@@ -142,18 +153,19 @@ class Detector:
         An ID node beside shifted ones is scored with them and is flagged more often. Measure it on held-out ID nodes of
         the graph in question with `check_calibration`.
         """
-        return self._calibration().decisions(self.p_values(data, seed=seed), false_alarm=false_alarm, fdr=fdr)
+        return self.calibrated().decisions(self.p_values(data, seed=seed), false_alarm=false_alarm, fdr=fdr)
 
     def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals."""
-        calibration, p = self._calibration(), self.p_values(data)
+        calibration, p = self.calibrated(), self.p_values(data)
         return CalibrationCheck.of(p[check_mask("mask", mask, len(p))], calibration, levels)
 
     def explain(self, data: Graph, *, node: int) -> Explanation:
         """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes."""
         outputs = self.outputs(data)
         node = check_node(node, outputs.graph.x.shape[0])
-        return explanation(self.method, outputs, node, calibration=self.calibration_, classes=self.classes_)
+        calibration, classes, names = self.calibration_, self.classes_, self.class_names_
+        return explanation(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
 
     def score_new(
         self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
@@ -199,6 +211,9 @@ class Detector:
         description = {
             "task": self.task,
             "num_features": self.num_features_,
+            "feature_names": self.feature_names_,
+            "class_names": self.class_names_,
+            "notes": self.notes,
             "method": packed(self.method, "method", tensors),
             "model": None if classifier is None else described_model(classifier.model, tensors),
             "embedding": None if classifier is None else classifier.embedding,
@@ -220,6 +235,7 @@ class Detector:
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         graph = self._graph(data)
+        check_feature_names(graph, self.feature_names_)
         check_graph(graph, num_features=self.num_features_)
         return graph
 
@@ -243,11 +259,6 @@ class Detector:
             return Outputs(torch.empty(data.x.shape[0], 0), data, self.task)
         return self.classifier(data)
 
-    def _calibration(self) -> Calibration:
-        if self.calibration_ is None:
-            raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
-        return self.calibration_
-
 
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
     """The detector that was saved in `folder`, for the same `model`; one of gnnsafe.models comes out of the folder.
@@ -265,7 +276,9 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
         require((forward is not None) == record["forward"], "forward", rule, "none" if forward is None else "one")
         options = {name: record[name] for name in ("embedding", "task", "node_type", "edge_types")}
         detector = Detector(model, unpacked(record["method"], tensors), forward=forward, **options)
-        detector.num_features_ = record["num_features"]
+        detector.notes, detector.num_features_ = record["notes"], record["num_features"]
+        detector.feature_names_ = unpacked(record["feature_names"], tensors)
+        detector.class_names_ = unpacked(record["class_names"], tensors)
         detector.classes_ = unpacked(record["classes"], tensors)
         detector.calibration_ = unpacked(record["calibration"], tensors)
     return detector

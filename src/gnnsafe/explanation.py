@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,6 +98,9 @@ class Explanation:
     """Training classes, nearest first."""
     ego: tuple[tuple[dict[str, Any], ...], tuple[tuple[int, int], ...]]
     """The nodes around it that count most (node, hop, score, weight), and the edges among them: what is drawn."""
+    node_ids: Mapping[int, Any] = field(default_factory=dict)
+    """What the user calls the nodes that are named here, where the graph says so (`node_id`)."""
+    class_names: tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
         return "\n".join([self._standing(), *self._origin(), *self._prediction(), *self._classes()])
@@ -107,6 +111,8 @@ class Explanation:
         """All of it, as JSON has it; of the calibration scores only where it stands among them."""
         nodes, edges = self.ego
         return {
+            **({"node_ids": dict(self.node_ids)} if self.node_ids else {}),
+            **({"class_names": list(self.class_names)} if self.class_names else {}),
             **{name: getattr(self, name) for name in ("node", "method", "score", "own", "task", "p_value")},
             **{name: list(getattr(self, name)) for name in ("logits", "probabilities", "predicted")},
             "shares": [share._asdict() for share in self.shares],
@@ -127,12 +133,28 @@ class Explanation:
         """The nodes around it, coloured by score, as .png, .svg or .html by the ending; needs `gnnsafe[report]`."""
         from gnnsafe.report.ego_graph import write_ego_graph
 
+        write_ego_graph(Path(path), **self._picture())
+
+    def chart(self) -> Any:
+        """The same picture as an Altair chart, for a notebook."""
+        from gnnsafe.report.ego_graph import ego_graph
+
+        return ego_graph(**self._picture())
+
+    def _picture(self) -> dict[str, Any]:
         nodes, edges = self.ego
         boundary = self.calibration[int(0.95 * (len(self.calibration) - 1))] if self.calibration else None
-        write_ego_graph(Path(path), nodes, edges, title=self._standing().rstrip("."), boundary=boundary)
+        named = [{**node, "name": self._node(node["node"])} for node in nodes]
+        return {"nodes": named, "edges": edges, "title": self._standing().rstrip("."), "boundary": boundary}
+
+    def _node(self, number: int) -> str:
+        return str(self.node_ids.get(number, number))
+
+    def _class(self, label: int) -> str:
+        return str(label if self.class_names is None else self.class_names[label])
 
     def _standing(self) -> str:
-        text = f"Node {self.node} scores {self.score:.4g}"
+        text = f"Node {self._node(self.node)} scores {self.score:.4g}"
         if not self.calibration:
             unknown = "" if self.p_value is None else "; its class has no calibration node"
             return f"{text} (higher = more OOD){unknown}."
@@ -152,7 +174,7 @@ class Explanation:
             sign = 1 if verb == "raised" else -1
             named = [s for s in chosen[:NAMED] if sign * (s.score - self.score) > 0]
             if named:
-                shares = ", ".join(f"{s.node} ({s.score:.4g} × {s.weight:.1%})" for s in named)
+                shares = ", ".join(f"{self._node(s.node)} ({s.score:.4g} × {s.weight:.1%})" for s in named)
                 lines.append(f"  {verb} most by node{'s' * (len(named) > 1)} {shares}")
         return lines
 
@@ -160,8 +182,9 @@ class Explanation:
         if not self.logits:
             return []
         order = sorted(range(len(self.logits)), key=lambda label: -self.logits[label])[:NAMED]
-        logits = ", ".join(f"{label}: {self.logits[label]:.4g}" for label in order)
-        said = ", ".join(f"{label} (probability {self.probabilities[label]:.2g})" for label in self.predicted[:NAMED])
+        logits = ", ".join(f"{self._class(label)}: {self.logits[label]:.4g}" for label in order)
+        likely = [(self._class(label), self.probabilities[label]) for label in self.predicted[:NAMED]]
+        said = ", ".join(f"{name} (probability {probability:.2g})" for name, probability in likely)
         what = "class" if self.task == "multiclass" else "labels"
         return [f"Predicted {what} {said or 'none'}; largest logits {logits}."]
 
@@ -169,12 +192,19 @@ class Explanation:
         if not self.nearest:
             return []
         first, *others = self.nearest[:NAMED]
-        text = f"{first.label} ({first.distance:.2g} times as far from its mean as its training nodes)"
-        return [f"Nearest training classes {', '.join([text, *(f'{c.label} ({c.distance:.2g})' for c in others)])}."]
+        text = f"{self._class(first.label)} ({first.distance:.2g} times as far from its mean as its training nodes)"
+        further = [f"{self._class(c.label)} ({c.distance:.2g})" for c in others]
+        return [f"Nearest training classes {', '.join([text, *further])}."]
 
 
 def explanation(
-    method: Method, outputs: Outputs, node: int, *, calibration: Calibration | None, classes: TrainingClasses | None
+    method: Method,
+    outputs: Outputs,
+    node: int,
+    *,
+    calibration: Calibration | None,
+    classes: TrainingClasses | None,
+    class_names: tuple[Any, ...] | None = None,
 ) -> Explanation:
     """The score that `method` gives to a node of these outputs, taken apart."""
     before, edges = method.unpropagated(outputs), outputs.graph.edge_index
@@ -183,13 +213,17 @@ def explanation(
     logits = outputs.logits[node].double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
+    shares, ego = _shares(row, before.scores), _ego(edges, node, row, scores, hops=max(1, min(before.steps, 2)))
+    ids = getattr(outputs.graph, "node_id", None)
+    ids = ids.tolist() if isinstance(ids, Tensor) else ids
+    named = {node, *(share.node for share in shares), *(drawn["node"] for drawn in ego[0])}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()
     return Explanation(
         node=node,
         method=repr(method),
         score=float(scores[node]),
         own=float(before.scores[node]),
-        shares=_shares(row, before.scores),
+        shares=shares,
         task=outputs.task,
         logits=tuple(logits.tolist()),
         probabilities=tuple(probabilities.tolist()),
@@ -197,7 +231,9 @@ def explanation(
         p_value=p_value,
         calibration=compared,
         nearest=() if classes is None else classes.nearest(outputs, node),
-        ego=_ego(edges, node, row, scores, hops=max(1, min(before.steps, 2))),
+        ego=ego,
+        node_ids={} if ids is None else {number: ids[number] for number in sorted(named)},
+        class_names=class_names,
     )
 
 

@@ -13,7 +13,19 @@ from torch import Tensor
 from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask
 from gnnsafe.errors import InputError, require
 
-__all__ = ["Data", "Graph", "changed", "check_graph", "excerpt", "fingerprint", "node_labels", "node_mask", "reaching"]
+__all__ = [
+    "Data",
+    "Graph",
+    "changed",
+    "check_feature_names",
+    "check_graph",
+    "excerpt",
+    "fingerprint",
+    "kept_names",
+    "node_labels",
+    "node_mask",
+    "reaching",
+]
 
 
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
@@ -82,6 +94,31 @@ def excerpt(graph: Graph, nodes: Tensor, *names: str) -> Graph:
     values = {name: getattr(graph, name)[nodes] for name in names}
     x = torch.empty(len(nodes), graph.x.shape[1], dtype=graph.x.dtype, device="meta")  # who reads it is told
     return SimpleNamespace(x=x, edge_index=edges[:, (edges >= 0).all(dim=0)], **values)
+
+
+def kept_names(graph: Graph, name: str, count: int) -> tuple[Any, ...] | None:
+    """The graph's `feature_names` or `class_names`, once they are known to be as many as there are; None without."""
+    names = getattr(graph, name, None)
+    if names is None:
+        return None
+    require(len(names) == count, name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
+    return tuple(names)
+
+
+def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:
+    """The graph's features are these in this order, where both say what theirs are called."""
+    own = getattr(graph, "feature_names", None)
+    if names is None or own is None or tuple(own) == names:
+        return
+    lacking, surplus = ([n for n in a if n not in b] for a, b in ((names, own), (own, names)))
+    got = [f"no '{lacking[0]}'"] if lacking else []
+    got += [f"'{surplus[0]}', which it does not know"] if surplus else []
+    require(
+        False,
+        "x",
+        f"have the {len(names)} features of the training graph in their order",
+        " and ".join(got) or "another order",
+    )
 
 
 def changed(graph: Data, **values: Any) -> Data:

@@ -30,6 +30,7 @@ from gnnsafe.methods.grasp import GraphNodes
 from gnnsafe.models import MODELS
 
 __all__ = [
+    "FILE",
     "FORMAT",
     "check_model",
     "described_model",

@@ -73,6 +73,7 @@ def test_a_folder_of_tables(tmp_path, ending):
     assert data.y.tolist() == [1, 0, -1, 1]
     assert data.class_names == ["blue", "red"]
     assert data.node_id == ["ann", "bob", "cy", "dan"]
+    assert data.feature_names == ["age", "height"]
     assert data.ignored_columns == ["name"]
     assert [data[f"{part}_mask"].nonzero().flatten().tolist() for part in ("train", "val", "test")] == [[0], [1], [3]]
     assert data.timestamp.tolist() == [2017, 2018, 2019, 2020]
@@ -86,7 +87,7 @@ def test_a_pair_of_files_and_other_names_for_the_columns(tmp_path):
     assert data.node_id == [7, 5]
     assert data.y.tolist() == [3, 0]
     assert data.edge_index.tolist() == [[0, 1], [1, 1]]
-    assert set(data.keys()) == {"x", "edge_index", "y", "node_id"}
+    assert set(data.keys()) == {"x", "edge_index", "y", "node_id", "feature_names"}
 
 
 def test_ids_stay_with_their_nodes_in_a_subgraph(tmp_path):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gnnsafe import __version__
 from gnnsafe.bench.cores import each
@@ -18,10 +20,14 @@ from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.bench.summary import summaries
 from gnnsafe.cli.bench import add_bench
-from gnnsafe.cli.options import console, positive, progress_bar
+from gnnsafe.cli.explain import add_explain
+from gnnsafe.cli.inspect import add_inspect
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, positive, progress_bar, terminal
 from gnnsafe.cli.report import add_report
-from gnnsafe.datasets import DATASETS, read_graph
-from gnnsafe.errors import GnnsafeError
+from gnnsafe.cli.score import add_score
+from gnnsafe.cli.train import add_train
+from gnnsafe.datasets import DATASETS
+from gnnsafe.errors import GnnsafeError, GnnsafeWarning
 from gnnsafe.files import replacing, writable
 from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import catalogue_table, graph_lines
@@ -48,13 +54,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        return int(arguments.command(arguments) or 0)
+        with _warnings_on_one_line():
+            return int(arguments.command(arguments) or 0)
     except (GnnsafeError, OSError) as error:
         print(f"gnnsafe: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("gnnsafe: interrupted, nothing was written", file=sys.stderr)
         return 130
+
+
+@contextmanager
+def _warnings_on_one_line() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GnnsafeWarning)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, GnnsafeWarning):
+                print(f"gnnsafe: {message}", file=sys.stderr)
+            else:
+                others(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,7 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="gnnsafe",
         description="Which nodes of a graph lie outside what its classifier was trained on.",
-        epilog="Scores are one per node, higher = more out-of-distribution. Start with: gnnsafe demo",
+        epilog="Scores are one per node, higher = more out-of-distribution. Start with: gnnsafe demo; with a graph of "
+        "your own: gnnsafe train --help",
     )
     parser.add_argument("--version", action="version", version=f"gnnsafe {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -97,15 +121,8 @@ def _parser() -> argparse.ArgumentParser:
         "of your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks.",
     )
     datasets.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
-    datasets.add_argument(
-        "graph", metavar="GRAPH", nargs="?", help="a folder with nodes and edges tables (.parquet, .csv), a table of "
-        "nodes, an .npz or a .pt file",
-    )  # fmt: skip
-    datasets.add_argument("--edges", metavar="FILE", help="the table of edges, where GRAPH is a table of nodes")
-    datasets.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
-    datasets.add_argument(
-        "--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there"
-    )
+    datasets.add_argument("graph", metavar="GRAPH", nargs="?", help=GRAPH)
+    add_graph_options(datasets)
     datasets.set_defaults(command=_datasets)
     methods = commands.add_parser(
         "methods",
@@ -115,6 +132,8 @@ def _parser() -> argparse.ArgumentParser:
         "(transductive), or no model at all (trivial: to be beaten).",
     )
     methods.set_defaults(command=_methods)
+    for add in (add_train, add_score, add_explain, add_inspect):
+        add(commands)
     add_bench(commands)
     add_report(commands)
     return parser
@@ -135,32 +154,26 @@ def _demo(arguments: argparse.Namespace) -> None:
     notes = (*DEMO_NOTES, *([QUICK_NOTE] if arguments.quick else []))
     seeds_text = "1 seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
     lead = f"Cora from {source}. GCN, {epochs} epochs, {seeds_text}."
-    screen = console()
-    screen.print(lead, soft_wrap=True)
-    screen.print(terminal_grid(demo_grid(summaries(results))))
-    screen.print(*notes, sep="\n", soft_wrap=True)
+    console = terminal()
+    console.print(lead, soft_wrap=True)
+    console.print(terminal_grid(demo_grid(summaries(results))))
+    console.print(*notes, sep="\n", soft_wrap=True)
     with replacing(out) as part:
         part.write_text(as_html(demo_document(results, lead=lead, notes=notes)), encoding="utf-8")
-    screen.print(f"Report: {out.absolute()}", soft_wrap=True)
+    console.print(f"Report: {out.absolute()}", soft_wrap=True)
 
 
 def _datasets(arguments: argparse.Namespace) -> None:
-    screen = console()
+    console = terminal()
     if arguments.graph is not None:
-        data = read_graph(
-            arguments.graph,
-            edges=arguments.edges,
-            undirected=arguments.undirected,
-            drop_unknown_edges=arguments.drop_unknown_edges,
-        )
-        screen.print(*graph_lines(data), sep="\n", soft_wrap=True)
+        console.print(*graph_lines(given_graph(arguments)), sep="\n", soft_wrap=True)
         return
     at_hand = {name: dataset.at_hand(arguments.data) for name, dataset in DATASETS.items()}
-    screen.print(catalogue_table(DATASETS, at_hand))
-    screen.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
+    console.print(catalogue_table(DATASETS, at_hand))
+    console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
 
 
 def _methods(arguments: argparse.Namespace) -> None:
-    screen = console()
-    screen.print(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")))
-    screen.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)
+    console = terminal()
+    console.print(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")))
+    console.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from gnnsafe.bench import store
 from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.recipes import Protocol
-from gnnsafe.cli.options import console
+from gnnsafe.cli.options import terminal
 from gnnsafe.errors import InputError
 from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, print_document, print_section
 from gnnsafe.report.plotting import altair
@@ -58,15 +58,15 @@ def _report(arguments: argparse.Namespace) -> int:
     if not records and not figures:
         kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""
         raise InputError(f"'{folder}' must hold records of 'gnnsafe bench'{kind} (got none)")
-    document, screen = study_document(records, figures), console()
+    document, console = study_document(records, figures), terminal()
     if arguments.format == "terminal":
-        print_document(document, screen)
+        print_document(document, console)
     elif arguments.format is not None:
         print(_text(arguments.format, document, records), end="")
     else:
         print_sections(order_sections(records))
         for kind, path in write_report(store.opened(arguments.out or folder / "report"), document, records).items():
-            screen.print(f"{kind}: {path}", soft_wrap=True)
+            console.print(f"{kind}: {path}", soft_wrap=True)
     return code
 
 
@@ -80,9 +80,9 @@ def _text(kind: str, document: Any, records: list[store.Record]) -> str:
 
 def print_sections(sections: list[Section]) -> None:
     """On the terminal."""
-    screen = console()
+    console = terminal()
     for section in sections:
-        print_section(section, screen)
+        print_section(section, console)
 
 
 def selected(folder: Path, preferred: Collection[Hashable] | None = None) -> tuple[list[store.Record], int]:

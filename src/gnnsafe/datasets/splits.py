@@ -7,15 +7,21 @@ from torch import Tensor
 
 from gnnsafe.graph import Data
 
-__all__ = ["per_class_split", "random_split"]
+__all__ = ["large_split", "per_class_split", "random_split"]
 
 
 def random_split(data: Data, nodes: Tensor, seed: int) -> Data:
     """One tenth of the nodes in the mask `nodes` for training, one for validation, eight for testing."""
-    ids = nodes.nonzero().squeeze(1)
-    ids = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))]
+    ids = _shuffled(nodes, seed)
     tenth = len(ids) // 10
     return _with_masks(data, ids[:tenth], ids[tenth : 2 * tenth], ids[2 * tenth :])
+
+
+def large_split(data: Data, nodes: Tensor, seed: int) -> Data:
+    """Six tenths of the nodes in the mask `nodes` for training, two for validation, two for testing."""
+    ids = _shuffled(nodes, seed)
+    fifth = len(ids) // 5
+    return _with_masks(data, ids[2 * fifth :], ids[:fifth], ids[fifth : 2 * fifth])
 
 
 def per_class_split(data: Data, seed: int) -> Data:
@@ -24,6 +30,11 @@ def per_class_split(data: Data, seed: int) -> Data:
     train = torch.cat([order[data.y[order] == label][:20] for label in data.y.unique()])
     rest = order[~torch.isin(order, train)]
     return _with_masks(data, train, rest[:500], rest[500:1500])
+
+
+def _shuffled(nodes: Tensor, seed: int) -> Tensor:
+    ids = nodes.nonzero().squeeze(1)
+    return ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))]
 
 
 def _with_masks(data: Data, *ids: Tensor) -> Data:

@@ -83,7 +83,7 @@ class Diagnosis:
         return Group(*self._lines(), "", candidates_table(rows, marked=self.recommended.name), *left_out)
 
     def __str__(self) -> str:
-        console = Console(width=100, color_system=None, highlight=False, markup=False)
+        console = Console(width=100, color_system=None, highlight=False, markup=False, force_jupyter=False)
         with console.capture() as captured:
             console.print(self)
         return "\n".join(line.rstrip() for line in captured.get().splitlines())

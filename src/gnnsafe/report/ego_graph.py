@@ -40,7 +40,7 @@ def ego_graph(nodes: Nodes, edges: Edges, *, title: str, boundary: float | None 
     """
     alt = altair()
     place = places(nodes, edges)
-    rows = [{**node, "x": place[node["node"]][0], "y": place[node["node"]][1]} for node in nodes]
+    rows = [{"name": node["node"], **node, "x": place[node["node"]][0], "y": place[node["node"]][1]} for node in nodes]
     both = set(edges)
     lines = [
         {"x": place[a][0], "y": place[a][1], "x2": place[b][0], "y2": place[b][1]}
@@ -63,13 +63,13 @@ def ego_graph(nodes: Nodes, edges: Edges, *, title: str, boundary: float | None 
         **position,
         color=alt.Color("score:Q", title=["score", "(higher = more OOD)"], scale=scale),
         size=alt.Size("weight:Q", title="weight", scale=alt.Scale(range=[120, 900], type="sqrt"), legend=None),
-        tooltip=["node:N", "hop:Q", alt.Tooltip("score:Q", format=".4f"), alt.Tooltip("weight:Q", format=".2%")],
+        tooltip=["name:N", "hop:Q", alt.Tooltip("score:Q", format=".4f"), alt.Tooltip("weight:Q", format=".2%")],
     )
     own = alt.datum.hop == 0
     node_layer = circles.mark_circle(opacity=1, stroke="white", strokeWidth=1)
     own_layer = circles.transform_filter(own).mark_circle(opacity=1, stroke="#1b1f24", strokeWidth=2.5)
     shown = alt.Chart({"values": rows if len(rows) <= LABELLED else rows[:1]})
-    names = shown.mark_text(fontSize=10, color="#1b1f24").encode(**position, text="node:N")
+    names = shown.mark_text(fontSize=10, color="#1b1f24").encode(**position, text="name:N")
     subtitle = ["The larger a node, the more it counts in the score of the one with the black rim."]
     if boundary is not None:
         subtitle.append(f"Orange nodes score above {boundary:.4g}, as one calibration node in twenty does.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,7 @@ def train(
     weight_decay: float = 0.01,
     seed: int | None = 0,
     task: Task = "multiclass",
+    each_epoch: Callable[[History], object] | None = None,
 ) -> History:
     """Minimise `objective` by Adam, full batch, and restore the epoch with the lowest ID validation cross-entropy.
 
@@ -49,7 +51,8 @@ def train(
     `reset_parameters` of the model or of its submodules (a parameter of a module that has none keeps its value);
     `seed=None` goes on from the weights that the model has. The model is left in evaluation mode; interrupted, it has
     the best weights so far, and those it came with where there are none. `task="multilabel"`: `y` has a 0 or 1 per
-    node and label, and the logits are those of sigmoids.
+    node and label, and the logits are those of sigmoids. `each_epoch` is called after every epoch, to show or to keep
+    what training has seen so far.
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
@@ -75,7 +78,7 @@ def train(
             require_whole("seed", seed, 0)
             torch.manual_seed(seed)
             _reset(model)
-        return _minimise(model, data, objective, exposure, epochs, optimizer, before, task)
+        return _minimise(model, data, objective, exposure, epochs, optimizer, before, task, each_epoch)
 
 
 def _minimise(
@@ -87,6 +90,7 @@ def _minimise(
     optimizer: torch.optim.Optimizer,
     best: dict[str, Any],
     task: Task,
+    each_epoch: Callable[[History], object] | None,
 ) -> History:
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
@@ -113,6 +117,8 @@ def _minimise(
             _record(history, epoch, loss.item(), val_loss.item())
             if history.best_epoch == epoch:
                 best = _weights(model)
+            if each_epoch is not None:
+                each_epoch(history)
     finally:
         for parameter, trains in trainable:
             parameter.requires_grad_(trains)

@@ -51,7 +51,8 @@ def read_graph(
     `class_names`; the rest is not read, and no code in them is run.
 
     The graph has `x` (float32, dense), `edge_index` (int64), `node_id` (a list in node order; 0, 1, … if the file has
-    none) and what the file gave of `y` (int64, −1 for no label), `class_names`, the masks and `timestamp`.
+    none) and what the file gave of `y` (int64, −1 for no label), `class_names`, the masks and `timestamp`; where
+    features are columns of their own, `feature_names`.
     `undirected` adds the reverse of every edge and removes repeated ones. `drop_unknown_edges` leaves out edges of
     nodes that are not there, and counts them in `dropped_edges`. A file that breaks a rule raises a `GraphFileError`,
     one line that says file, column and row (counted from 1, without the header).

@@ -34,7 +34,7 @@ def graph_from_tables(nodes: Path, edges: Path, *, drop_unknown_edges: bool) -> 
     ids = _ids(nodes, plain(table[id_name]), str(id_name))
     rest = table.drop_columns([*text, *([found["timestamp"]] if found["timestamp"] else [])])
     parts: dict[str, Any] = {}
-    parts["x"], ignored = _features(nodes, rest)
+    parts["x"], parts["feature_names"], ignored = _features(nodes, rest)
     parts["ignored_columns"] = ignored or None
     if found["y"]:
         parts["y"], parts["class_names"] = columns.labels(nodes, trimmed(table[found["y"]]), found["y"])
@@ -74,12 +74,13 @@ def _ids(file: Path, column: Column, name: str) -> Column:
     return ids
 
 
-def _features(file: Path, table: Table) -> tuple[NDArray[np.float32], list[str]]:
-    """Features [nodes, features] from the list column or all columns of numbers, and the names of the others."""
+def _features(file: Path, table: Table) -> tuple[NDArray[np.float32], list[str] | None, list[str]]:
+    """Features [nodes, features] from the list column or all columns of numbers, their names, and those of others."""
     for name in [name for name in table.column_names if name.strip().lower() in ("features", "x")]:
         column = plain(table[name])
         if columns.is_list(column.type) or (columns.is_text(column.type) and is_csv(file)):
-            return columns.list_features(file, column, name), [other for other in table.column_names if other != name]
+            others = [other for other in table.column_names if other != name]
+            return columns.list_features(file, column, name), None, others
     x = np.empty((table.num_columns, table.num_rows), dtype=np.float32)
     used: list[str] = []
     for name in table.column_names:
@@ -91,7 +92,7 @@ def _features(file: Path, table: Table) -> tuple[NDArray[np.float32], list[str]]
         raise refusal(
             file, "has no feature column", "add columns of numbers, or one column 'features' of lists of numbers"
         )
-    return np.ascontiguousarray(x[: len(used)].T), [name for name in table.column_names if name not in used]
+    return np.ascontiguousarray(x[: len(used)].T), used, [name for name in table.column_names if name not in used]
 
 
 def _check_training(file: Path, parts: dict[str, Any], name: str) -> None:

@@ -1,0 +1,64 @@
+"""`gnnsafe explain`: why a node has the score that it has."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_bar, terminal
+from gnnsafe.detector import load
+from gnnsafe.errors import require
+from gnnsafe.files import writable
+from gnnsafe.graph import Data
+from gnnsafe.report.plotting import altair
+from gnnsafe.report.ego_graph import ENDINGS
+
+__all__ = ["add_explain"]
+
+
+def add_explain(commands: Any) -> None:
+    """Add the command `explain`."""
+    parser = commands.add_parser(
+        "explain",
+        help="why a node has its score: gnnsafe explain detector/ graph/ --node ID",
+        description="Says where a node's score stands among held-out ID nodes, how much of it is its own and how much "
+        "comes from which other nodes, what class the model sees and which training classes are nearest. With --out it "
+        "also draws the nodes around it, coloured by score.",
+        epilog="Example: gnnsafe explain detector/ new_graph/ --node 17 --out why.png",
+    )
+    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
+    parser.add_argument("graph", metavar="GRAPH", help=GRAPH)
+    parser.add_argument("--node", metavar="ID", required=True, help="the node's id, as in the table of nodes")
+    parser.add_argument("--out", metavar="FILE", type=Path, help=f"a picture: {', '.join(ENDINGS)}")
+    add_graph_options(parser)
+    parser.set_defaults(command=_explain)
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    out = arguments.out
+    if out is not None:
+        require(out.suffix.lower() in ENDINGS, "--out", f"end in {', '.join(ENDINGS)}", f"'{out}'")
+        writable("--out", out, file="")
+        altair()
+    detector = load(arguments.detector)
+    with progress_bar() as progress:
+        task = progress.add_task(f"Reading {arguments.graph}", total=3)
+        data = given_graph(arguments, undirected=detector.notes.get("undirected", False))
+        node = place(data, arguments.node)
+        progress.update(task, description="Scoring", completed=1)
+        why = detector.explain(data, node=node)
+        progress.update(task, description="Drawing", completed=2)
+        if out is not None:
+            why.draw(out)
+    terminal().print(str(why), soft_wrap=True)
+    if out is not None:
+        terminal().print(f"Picture: {out.absolute()}", soft_wrap=True)
+
+
+def place(data: Data, text: str) -> int:
+    """The number of the node whose id is written so."""
+    ids = [str(node) for node in data.node_id]
+    few = ", ".join(ids[:3])
+    require(text in ids, "--node", "be the id of a node of the graph", repr(text), f"its ids are such as {few}")
+    return ids.index(text)

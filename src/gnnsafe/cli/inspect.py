@@ -1,0 +1,34 @@
+"""`gnnsafe inspect`: what is in the folder of a detector."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gnnsafe.cli.options import terminal
+from gnnsafe.report.saved import saved_lines
+from gnnsafe.saving import read, understood, unpacked
+
+__all__ = ["add_inspect"]
+
+
+def add_inspect(commands: Any) -> None:
+    """Add the command `inspect`."""
+    parser = commands.add_parser(
+        "inspect",
+        help="what is in the folder of a detector: gnnsafe inspect detector/",
+        description="Reads a detector that 'gnnsafe train' or Detector.save has written, checks that its files are "
+        "whole, and says what it is: model, method, features, classes, calibration, and how it came about. Runs "
+        "nothing, and needs no model.",
+        epilog="Example: gnnsafe inspect detector/",
+    )
+    parser.add_argument("detector", metavar="DETECTOR", type=Path, help="the folder of a detector")
+    parser.set_defaults(command=_inspect)
+
+
+def _inspect(arguments: argparse.Namespace) -> None:
+    record, tensors = read(arguments.detector)
+    with understood(arguments.detector):
+        lines = saved_lines(record, unpacked(record["method"], tensors), unpacked(record["calibration"], tensors))
+    terminal().print(*lines, sep="\n", soft_wrap=True)

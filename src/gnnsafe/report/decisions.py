@@ -1,0 +1,67 @@
+"""Decisions about nodes: as a table in a file, and as a summary for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from gnnsafe.errors import MissingExtraError, require
+from gnnsafe.files import replacing
+
+__all__ = ["ENDINGS", "check_ending", "histogram", "write_table"]
+
+ENDINGS = (".parquet", ".csv")
+BINS = 16
+WIDTH = 40  # of the longest bar
+
+
+def check_ending(name: str, path: Path) -> None:
+    """What the file's name ends in says how it is written, and what is needed for that is at hand."""
+    require(path.suffix.lower() in ENDINGS, name, f"end in {' or '.join(ENDINGS)}", f"'{path}'")
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"writing {path} needs {error.name}: pip install 'gnnsafe[tables]'") from error
+
+
+def write_table(path: Path, columns: Mapping[str, Any]) -> None:
+    """One row per node, whole or not at all: Parquet or CSV by the ending."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    table = pa.table(dict(columns))
+    with replacing(path) as part:
+        if path.suffix.lower() == ".csv":
+            csv.write_csv(table, part)
+        else:
+            parquet.write_table(table, part)
+
+
+def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:
+    """How many nodes score what, a bar per range; of each bar, what is flagged is drawn lighter and in colour.
+
+    The outermost bars take in the hundredth of the nodes that lies beyond the others.
+    """
+    low, high = np.quantile(scores, [0.005, 0.995]).astype(np.float64)
+    edges = np.linspace(low, max(high, np.nextafter(low, np.inf)), BINS + 1)
+    inside = np.clip(scores.astype(np.float64), edges[0], edges[-1])
+    every, flagged = np.histogram(inside, edges)[0], np.histogram(inside[flags], edges)[0]
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("nodes", justify="right", no_wrap=True)
+    table.add_column("█ kept  ▒ flagged", no_wrap=True)
+    for left, count, marked in zip(edges, every.tolist(), flagged.tolist(), strict=False):
+        table.add_row(f"{left:.4g}", f"{count:,}", _bar(count, marked, int(every.max())))
+    return table
+
+
+def _bar(count: int, flagged: int, tallest: int) -> Text:
+    length = -(-WIDTH * count // tallest)  # rounded up: one node is seen
+    marked = min(-(-WIDTH * flagged // tallest), length)
+    return Text("█" * (length - marked), style="blue") + Text("▒" * marked, style="yellow")

@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import csv, parquet
+from tests.conftest import block_graph
+from tests.test_cli import complaint
+
+import gnnsafe
+from gnnsafe import cli
+from gnnsafe.fitting import fitting, known_classes
+
+COLOURS = ("red", "green", "blue")
+
+
+def write_graph(folder: Path, data, *, label: bool = True, split: bool = True, names: tuple[str, ...] = ()) -> Path:
+    """The graph as tables, its nodes called n0, n1, …, its classes by colours."""
+    folder.mkdir(parents=True)
+    columns = {"id": [f"n{i}" for i in range(data.num_nodes)]}
+    names = names or tuple(f"f{i}" for i in range(data.num_features))
+    columns |= dict(zip(names, data.x.T.numpy(), strict=True))
+    if label:
+        columns["label"] = [COLOURS[y] for y in data.y.tolist()]
+    if split:
+        parts = torch.stack([data.train_mask, data.val_mask, data.test_mask]).long().argmax(dim=0)
+        columns["split"] = [("train", "val", "test")[part] for part in parts.tolist()]
+    parquet.write_table(pa.table(columns), folder / "nodes.parquet")
+    source, target = ([f"n{i}" for i in end.tolist()] for end in data.edge_index)
+    parquet.write_table(pa.table({"source": source, "target": target}), folder / "edges.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """A training graph, a new one without labels, and one of OOD nodes."""
+    folder = tmp_path_factory.mktemp("own")
+    write_graph(folder / "graph", block_graph())
+    new = block_graph(seed=1)
+    new.x[:10] = 0.5
+    write_graph(folder / "new", new, label=False, split=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def detector(files) -> Path:
+    assert cli.main(["train", str(files / "graph"), "--out", str(files / "detector"), "--epochs", "30"]) == 0
+    return files / "detector"
+
+
+class TestTrain:
+    def test_says_what_it_did_and_saves_a_calibrated_detector(self, files, tmp_path, capsys):
+        arguments = ["train", str(files / "graph"), "--out", str(tmp_path / "d"), "--epochs", "5", "--method", "energy"]
+        assert cli.main([*arguments, "--backbone", "mlp", "--seed", "3"]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert "split: 30 train, 40 val, 50 test\ntrained by CrossEntropy(), 5 epochs, best after 5; right on " in out
+        assert "Detector(MLP, Energy(temperature=1.0)), calibrated on 40 validation nodes\n50 held-out ID nodes" in out
+        assert out.endswith(f"Detector: {tmp_path / 'd'}\n")
+        detector = gnnsafe.load(tmp_path / "d")
+        assert detector.class_names_ == ("blue", "green", "red")
+        assert detector.feature_names_ == tuple(f"f{i}" for i in range(8))
+        assert len(detector.calibration_.scores) == 40
+        assert (detector.notes["epochs"], detector.notes["seed"], detector.notes["undirected"]) == (5, 3, False)
+        data = gnnsafe.read_graph(files / "graph")
+        model = gnnsafe.models.MLP(8, 64, 3)
+        gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=5, seed=3)
+        assert torch.equal(detector.score(data), gnnsafe.Detector(model, "energy").fit(data).score(data))
+
+    def test_a_split_is_drawn_where_there_is_none(self, tmp_path, capsys):
+        graph = write_graph(tmp_path / "graph", block_graph(), split=False)
+        assert cli.main(["train", str(graph), "--out", str(tmp_path / "d"), "--epochs", "1", "--seed", "7"]) == 0
+        out = capsys.readouterr().out
+        assert "split: 72 train, 24 val, 24 test\nno split was given: this one is drawn from seed 7\n" in out
+
+    def test_exposure_brings_the_margin_along(self, files, tmp_path, capsys):
+        arguments = ["train", str(files / "graph"), "--out", str(tmp_path), "--epochs", "2"]
+        assert cli.main([*arguments, "--exposure", str(files / "new"), "--undirected"]) == 0
+        assert "trained by EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1, steps=2" in capsys.readouterr().out
+        assert gnnsafe.load(tmp_path).notes["undirected"] is True
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--objective", "energy-margin"], "'exposure' must be given for EnergyMargin"),
+            (["--objective", "cross-entropy", "--exposure", "new"], "'exposure' must be left out for cross-entropy"),
+            (["--backbone", "gnc"], "invalid choice: 'gnc'"),
+            (["--epochs", "0"], "--epochs: must be a whole number >= 1"),
+            (["--seed", "-1"], "--seed: "),
+            (["--exposure", "nowhere"], "nowhere: must be a file or folder that is there"),
+        ],
+    )
+    def test_mistakes(self, files, tmp_path, capsys, monkeypatch, options, message):
+        monkeypatch.chdir(files)
+        assert message in complaint(capsys, "train", "graph", "--out", str(tmp_path / "d"), *options)
+        assert not list(tmp_path.iterdir())
+
+    def test_labels_are_needed(self, files, tmp_path, capsys):
+        error = complaint(capsys, "train", str(files / "new"), "--out", str(tmp_path / "d"))
+        assert (
+            error == "gnnsafe: 'label' must be given for training (got a graph without labels); add a column 'label'\n"
+        )
+
+    def test_a_file_in_the_way_costs_no_training(self, files, tmp_path, capsys):
+        (tmp_path / "d").write_text("")
+        assert "'--out' must be" in complaint(capsys, "train", str(files / "graph"), "--out", str(tmp_path / "d"))
+
+
+class TestScore:
+    def test_a_row_per_node(self, files, detector, tmp_path, capsys):
+        out = tmp_path / "deep" / "scores.parquet"
+        assert cli.main(["score", str(detector), str(files / "new"), "--out", str(out), "--false-alarm", "0.1"]) == 0
+        table = parquet.read_table(out)
+        assert table.column_names == ["id", "predicted", "probability", "score", "p_value", "flag"]
+        data, loaded = gnnsafe.read_graph(files / "new"), gnnsafe.load(detector)
+        logits = loaded.outputs(data).logits
+        columns = {name: table[name].to_pylist() for name in table.column_names}
+        assert columns["id"] == data.node_id
+        assert columns["predicted"] == [("blue", "green", "red")[c] for c in logits.argmax(dim=1).tolist()]
+        assert columns["probability"] == pytest.approx(torch.softmax(logits, dim=1).amax(dim=1).tolist(), abs=1e-6)
+        assert columns["score"] == loaded.score(data).tolist()
+        assert columns["p_value"] == loaded.p_values(data).tolist()
+        assert columns["flag"] == loaded.predict(data, false_alarm=0.1).tolist()
+        flagged = sum(columns["flag"])
+        text = capsys.readouterr().out
+        assert text.startswith(
+            f"120 nodes, {flagged} flagged ({flagged / 120:.1%})\n"
+            "expected false alarms: at most 0.1 of the ID nodes, 12 if all are ID\n"
+        )
+        bars = re.findall(r"^ *-?[\d.e+-]+ +(\d+) ([█▒]*) *$", text, re.M)
+        assert sum(int(count) for count, _ in bars) == 120
+        assert text.endswith(f"Table: {out}\n")
+        assert [path.name for path in out.parent.iterdir()] == ["scores.parquet"]
+
+    def test_csv_and_false_discoveries(self, files, detector, tmp_path, capsys):
+        out = tmp_path / "scores.csv"
+        assert cli.main(["score", str(detector), str(files / "new"), "--out", str(out), "--fdr", "0.5"]) == 0
+        flags = csv.read_csv(out)["flag"].to_pylist()
+        data = gnnsafe.read_graph(files / "new")
+        assert flags == gnnsafe.load(detector).predict(data, fdr=0.5).tolist()
+        assert f"at most 0.5 of those flagged, {0.5 * sum(flags):,.0f}\n" in capsys.readouterr().out
+
+    def test_edges_are_read_as_in_training(self, files, tmp_path):
+        directed = block_graph(seed=1)
+        directed.edge_index = directed.edge_index[:, directed.edge_index[0] < directed.edge_index[1]]
+        graph = write_graph(tmp_path / "graph", directed)
+        assert cli.main(["train", str(graph), "--out", str(tmp_path / "d"), "--epochs", "2", "--undirected"]) == 0
+        assert cli.main(["score", str(tmp_path / "d"), str(graph), "--out", str(tmp_path / "s.parquet")]) == 0
+        scores = gnnsafe.load(tmp_path / "d").score(gnnsafe.read_graph(graph, undirected=True))
+        assert parquet.read_table(tmp_path / "s.parquet")["score"].to_pylist() == scores.tolist()
+
+    def test_too_few_calibration_nodes_are_told_on_one_line(self, files, detector, tmp_path, capsys):
+        arguments = ["score", str(detector), str(files / "new"), "--out", str(tmp_path / "s.csv")]
+        assert cli.main([*arguments, "--false-alarm", "0.01"]) == 0
+        out, err = capsys.readouterr()
+        assert err == (
+            "gnnsafe: 40 calibration nodes are too few to flag any node at false_alarm=0.01: at least 99 are needed\n"
+        )
+        assert out.startswith("120 nodes, 0 flagged (0.0%)\n")
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--out", "s.txt"], r"'--out' must end in \.parquet or \.csv \(got 's\.txt'\)"),
+            (["--out", "s.csv", "--fdr", "0.1", "--false-alarm", "0.1"], "not allowed with argument"),
+            (["--out", "s.csv", "--fdr", "1"], r"--fdr: must lie in \(0, 1\) \(got '1'\)"),
+            (["--out", "s.csv", "--fdr", "few"], r"must lie in \(0, 1\) \(got 'few'\)"),
+            ([], "required: --out"),
+        ],
+    )
+    def test_mistakes(self, files, detector, tmp_path, capsys, monkeypatch, options, message):
+        monkeypatch.chdir(tmp_path)
+        assert re.search(message, complaint(capsys, "score", str(detector), str(files / "new"), *options))
+        assert not list(tmp_path.iterdir())
+
+    def test_other_features(self, detector, tmp_path, capsys):
+        data = block_graph(seed=1)
+        arguments = ["--out", str(tmp_path / "s.csv")]
+        order = [f"f{i}" for i in range(8)]
+        for names, message in (
+            (["f1", "f0", *order[2:]], "got another order"),
+            ([*order[:7], "g"], "got no 'f7' and 'g', which it does not know"),
+        ):
+            graph = write_graph(tmp_path / names[-1] / names[0], data, names=tuple(names))
+            error = complaint(capsys, "score", str(detector), str(graph), *arguments)
+            assert f"'x' must have the 8 features of the training graph in their order ({message})" in error
+        data.x = data.x[:, :5]
+        graph = write_graph(tmp_path / "few", data)
+        assert "(got no 'f5')" in complaint(capsys, "score", str(detector), str(graph), *arguments)
+        torch.save({"x": data.x, "edge_index": data.edge_index}, tmp_path / "few.pt")
+        error = complaint(capsys, "score", str(detector), str(tmp_path / "few.pt"), *arguments)
+        assert error == "gnnsafe: 'x' must have 8 features (got 5)\n"
+        assert not (tmp_path / "s.csv").exists()
+
+    def test_what_is_no_detector(self, files, tmp_path, capsys):
+        arguments = [str(files / "new"), "--out", str(tmp_path / "s.csv")]
+        assert "must hold a saved detector" in complaint(capsys, "score", str(tmp_path), *arguments)
+        (tmp_path / "detector.json").write_text("{")
+        assert "damaged" in complaint(capsys, "score", str(tmp_path), *arguments)
+
+    def test_a_detector_that_decides_nothing(self, files, blocks, tmp_path, capsys):
+        gnnsafe.Detector(gnnsafe.models.GCN(8, 4, 3)).fit(blocks).save(tmp_path / "d")
+        error = complaint(capsys, "score", str(tmp_path / "d"), str(files / "new"), "--out", str(tmp_path / "s.csv"))
+        assert "is not calibrated" in error
+
+    def test_a_detector_without_names_or_without_a_model(self, files, blocks, tmp_path):
+        out, data = tmp_path / "s.parquet", gnnsafe.read_graph(files / "new")
+        torch.manual_seed(0)
+        own = gnnsafe.Detector(gnnsafe.models.GCN(8, 4, 3)).fit(blocks).calibrate(blocks, by_class=True)
+        own.save(tmp_path / "own")
+        assert cli.main(["score", str(tmp_path / "own"), str(files / "new"), "--out", str(out)]) == 0
+        table = parquet.read_table(out)
+        assert table["predicted"].to_pylist() == own.outputs(data).logits.argmax(dim=1).tolist()
+        assert table["p_value"].to_pylist() == own.p_values(data).tolist()
+        trivial = gnnsafe.Detector(None, "degree").fit(blocks).calibrate(blocks)
+        trivial.save(tmp_path / "trivial")
+        assert cli.main(["score", str(tmp_path / "trivial"), str(files / "new"), "--out", str(out)]) == 0
+        assert parquet.read_table(out).column_names == ["id", "score", "p_value", "flag"]
+
+    def test_a_run_that_fails_leaves_what_was_there(self, files, detector, tmp_path, capsys, monkeypatch):
+        out = tmp_path / "s.parquet"
+        out.write_text("before")
+
+        def full(*_: object) -> None:
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr(parquet, "write_table", full)
+        error = complaint(capsys, "score", str(detector), str(files / "new"), "--out", str(out))
+        assert error == "gnnsafe: No space left on device\n"
+        assert out.read_text() == "before"
+        assert list(tmp_path.iterdir()) == [out]
+
+
+class TestExplain:
+    def test_in_the_users_own_words(self, files, detector, tmp_path, capsys):
+        out = tmp_path / "why.svg"
+        assert cli.main(["explain", str(detector), str(files / "new"), "--node", "n3", "--out", str(out)]) == 0
+        text = capsys.readouterr().out
+        assert re.match(r"Node n3 scores -?[\d.]+, above [\d.]+% of 40 calibration nodes", text)
+        assert re.search(r"most by nodes? n\d+ \(", text)
+        assert re.search(r"Predicted class (red|green|blue) \(", text)
+        assert re.search(r"Nearest training classes (red|green|blue) \(", text)
+        assert text.endswith(f"Picture: {out}\n")
+        assert ">n3<" in out.read_text(encoding="utf-8")
+
+    def test_without_a_picture(self, files, detector, capsys):
+        assert cli.main(["explain", str(detector), str(files / "new"), "--node", "n0"]) == 0
+        text = capsys.readouterr().out
+        data = gnnsafe.read_graph(files / "new")
+        assert text == f"{gnnsafe.load(detector).explain(data, node=0)}\n"
+
+    def test_mistakes(self, files, detector, tmp_path, capsys):
+        arguments = ["explain", str(detector), str(files / "new"), "--node"]
+        assert complaint(capsys, *arguments, "17") == (
+            "gnnsafe: '--node' must be the id of a node of the graph (got '17'); its ids are such as n0, n1, n2\n"
+        )
+        error = complaint(capsys, *arguments, "n3", "--out", str(tmp_path / "why.gif"))
+        assert "'--out' must end in .png, .svg, .html" in error
+        assert not list(tmp_path.iterdir())
+
+
+class TestInspect:
+    def test_what_is_in_the_folder(self, detector, capsys):
+        assert cli.main(["inspect", str(detector)]) == 0
+        lines = dict(re.split(r"  +", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
+        assert lines["method"] == "GNNSafe(steps=2, alpha=0.5, temperature=1.0, isolated='keep')"
+        assert lines["model"].startswith("GCN(in_channels=8, hidden_channels=64, out_channels=3, num_layers=2")
+        assert lines["features"] == "8: f0, f1, f2, f3, f4, f5, f6, f7"
+        assert lines["classes"] == "3: blue, green, red"
+        thresholds = gnnsafe.load(detector).calibration_.thresholds(0.05)
+        assert lines["calibration"].startswith("40 nodes; flagged above ")
+        assert f"above {float(thresholds):.4g} at 5%" in lines["calibration"]
+        assert "at 1%" not in lines["calibration"]  # too few nodes for it
+        assert (lines["nodes"], lines["epochs"], lines["seed"]) == ("120", "30", "0")
+        assert re.fullmatch(r"train [\d.]+%, val [\d.]+%, test [\d.]+%", lines["accuracy"])
+        assert lines["saved by"] == f"gnnsafe {gnnsafe.__version__}, format 1"
+        assert "exposure" not in lines
+
+    def test_somebody_elses_model_is_not_asked_for(self, blocks, tmp_path, capsys):
+        model = torch.nn.Linear(8, 3)
+        own = gnnsafe.Detector(model, "msp", forward=lambda model, data: model(data.x)).fit(blocks)
+        own.save(tmp_path)
+        assert cli.main(["inspect", str(tmp_path)]) == 0
+        out = capsys.readouterr().out
+        assert "Linear, not in this folder: gnnsafe.load(folder, model)" in out
+        assert "none: it gives scores, and decides nothing" in out
+        (tmp_path / "detector.json").write_text(json.dumps({"format": 2}))
+        assert "must hold a detector of format 1 (got format 2" in complaint(capsys, "inspect", str(tmp_path))
+
+
+@pytest.mark.parametrize("command", ["train", "score", "explain", "inspect"])
+def test_help_teaches_by_an_example(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([command, "--help"])
+    assert f"Example: gnnsafe {command} " in " ".join(capsys.readouterr().out.split())
+
+
+class TestFitting:
+    def test_classes_are_those_of_training_nodes(self):
+        data = block_graph()
+        data.y = 10 * data.y + 5  # 5, 15, 25
+        data.y[data.val_mask.nonzero()[0]] = 99
+        data.y[0] = -1
+        data.train_mask[0] = False
+        known = known_classes(data, 0)
+        assert known.class_names == [5, 15, 25]
+        assert known.y.tolist() == [{5: 0, 15: 1, 25: 2}.get(y, -1) for y in data.y.tolist()]
+        assert int(known.val_mask.sum()) == int(data.val_mask.sum()) - 1
+        assert 99 in data.y  # the graph given is left alone
+
+    def test_one_class_is_none(self):
+        data = block_graph()
+        data.y = torch.zeros_like(data.y)
+        with pytest.raises(
+            ValueError, match=r"'label' must name at least two classes of training nodes \(got 1 of them"
+        ):
+            fitting(data)
+
+    def test_a_method_that_learns_from_validation_nodes_is_calibrated_on_others(self, blocks):
+        fitted = fitting(blocks, method="consensus", epochs=2)
+        assert fitted.calibrated_on == "test_mask"
+        assert fitted.check is None
+        assert len(fitted.detector.calibration_.scores) == 50
+
+    def test_every_epoch_is_told(self, blocks):
+        told = []
+        fitted = fitting(blocks, epochs=3, each_epoch=lambda history: told.append(len(history.loss)))
+        assert told == [1, 2, 3]
+        assert fitted.accuracy["train"] == pytest.approx(
+            float((fitted.detector.outputs(blocks).logits.argmax(dim=1) == blocks.y)[blocks.train_mask].float().mean())
+        )
+
+
+def test_names_must_be_as_many_as_there_are(blocks):
+    blocks.class_names = ["a", "b"]
+    with pytest.raises(ValueError, match=r"'class_names' must have 3 names \(got 2\); correct data.class_names"):
+        gnnsafe.Detector(gnnsafe.models.GCN(8, 4, 3)).fit(blocks)
