@@ -11,8 +11,8 @@ from gnnsafe.detector import load
 from gnnsafe.errors import require
 from gnnsafe.files import writable
 from gnnsafe.graph import Data
-from gnnsafe.report.plotting import altair
 from gnnsafe.report.ego_graph import ENDINGS
+from gnnsafe.report.plotting import altair
 
 __all__ = ["add_explain"]
 
