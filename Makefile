@@ -1,4 +1,4 @@
-# Two commands: `make demo` and `make test`. Both set up what they need; a second call starts at once.
+# `make demo`, `make test`, `make benchmark`. Each sets up what it needs; a second call starts at once.
 PYTHON ?= python3
 BIN := .venv/bin
 
