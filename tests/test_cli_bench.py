@@ -247,7 +247,7 @@ def test_the_list_of_methods(capsys):
 
 @pytest.mark.parametrize(
     ("kind", "start"),
-    [("markdown", "# gnnsafe bench"), ("latex", "% gnnsafe bench"), ("csv", "table,dataset,shift,method"),
+    [("markdown", "# gnnsafe bench"), ("latex", "% gnnsafe bench"), ("csv", "table,protocol,backbone,"),
      ("html", "<!doctype html>"), ("terminal", "2 methods in 2 settings, up to 2 seeds; 12 records")],
 )  # fmt: skip
 def test_a_report_is_printed_in_every_format(finished, capsys, kind, start):

@@ -58,19 +58,19 @@ def test_the_demo_table_fits_80_columns(results):
 
 def test_the_threshold_is_drawn_where_95_percent_of_id_nodes_lie_left(results, values):
     spec = distributions(results).to_dict()
-    assert len(spec["concat"]) == 2 * 3
-    assert spec["columns"] == 3
+    panels = [panel for row in spec["vconcat"] for panel in row["hconcat"]]
+    assert [len(row["hconcat"]) for row in spec["vconcat"]] == [3, 3]
     first = next(r for r in results if r.method == "Energy")
-    line = values(spec, spec["concat"][0]["layer"][1])[0]["threshold"]
+    line = values(spec, panels[0]["layer"][1])[0]["threshold"]
     assert line == pytest.approx(threshold(first.id_scores))
     assert np.mean(first.id_scores <= line) == pytest.approx(0.95)
-    titles = [panel["title"]["text"] for panel in spec["concat"]]
+    titles = [panel["title"]["text"] for panel in panels]
     assert titles[:3] == ["Energy, structure shift", "GNNSafe, structure shift", "GNNSafe++, structure shift"]
 
 
 def test_histograms_hold_every_node_once(results, values):
     spec = distributions(results).to_dict()
-    bars = values(spec, spec["concat"][0]["layer"][0])
+    bars = values(spec, spec["vconcat"][0]["hconcat"][0]["layer"][0])
     energy = next(r for r in results if r.method == "Energy")
     for nodes, scores in (("ID", energy.id_scores), ("OOD", energy.ood_scores)):
         mine = [bar for bar in bars if bar["nodes"] == nodes]

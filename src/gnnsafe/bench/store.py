@@ -114,14 +114,18 @@ def read(folder: Path) -> tuple[list[Record], int]:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 records.append(_record(json.loads(line)))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, KeyError, AttributeError):
                 broken += 1
     return sorted(records, key=lambda record: record.created), broken
 
 
-def _record(fields: dict[str, Any]) -> Record:
+def _record(fields: Any) -> Record:
+    if not isinstance(fields, dict):
+        raise TypeError("a record has fields")
     curves = fields.pop("curves", None)
-    return Record(**fields, curves=curves and Curves(**curves))
+    record = Record(**fields, curves=curves and Curves(**curves))
+    _ = record.key, record.error or record.detection  # what is read of it later
+    return record
 
 
 class Selection(NamedTuple):
@@ -161,11 +165,12 @@ def select(records: Iterable[Record], preferred: Collection[Hashable] = ()) -> S
     return Selection(sorted(done.values(), key=_place), list(failures.values()), left_out)
 
 
-def _place(record: Record) -> tuple[int, int, int]:
+def _place(record: Record) -> tuple[int | str, ...]:
     """In a table: whatever order the cells were finished in, the catalogue's; stable within a cell."""
     datasets = list(DATASETS)
-    if record.dataset not in datasets:
-        return len(datasets), 0, record.seed
-    shifts = list(DATASETS[record.dataset].shifts)
-    shift = shifts.index(record.shift) if record.shift in shifts else len(shifts)
-    return datasets.index(record.dataset), shift, record.seed
+    place, shift = len(datasets), 0
+    if record.dataset in datasets:
+        shifts = list(DATASETS[record.dataset].shifts)
+        place = datasets.index(record.dataset)
+        shift = shifts.index(record.shift) if record.shift in shifts else len(shifts)
+    return place, shift, record.protocol, record.backbone, record.seed

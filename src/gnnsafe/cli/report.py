@@ -49,11 +49,14 @@ def add_report(commands: Any) -> None:
 
 def _report(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.results
+    if arguments.format is not None and arguments.out is not None:
+        raise InputError("'--out' must not stand beside '--format' (got both), which prints and writes no files")
     altair()
     chosen = {r.key for r in store.read(folder)[0] if arguments.protocol in (None, r.protocol)}
     records, code = selected(folder, chosen) if chosen else ([], 0)
     folders = {number: folder / f"figure-{number}" for number in FIGURES}
-    figures = {number: selected(path)[0] for number, path in folders.items() if path.is_dir()}
+    drawn = folders if arguments.protocol in (None, "paper") else {}
+    figures = {number: selected(path)[0] for number, path in drawn.items() if path.is_dir()}
     figures = {number: found for number, found in figures.items() if found}
     if not records and not figures:
         kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""

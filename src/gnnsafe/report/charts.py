@@ -17,7 +17,9 @@ from gnnsafe.report.ranks import Ranking
 
 __all__ = ["backbones", "kept_accuracy", "rank_chart", "roc_curves", "seed_spread", "sweeps"]
 
-MOST_LINES = 12  # in one panel
+COLOURS = ("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#1b1f24",
+           "#86bcb6", "#d37295")  # fmt: skip
+MOST_LINES = len(COLOURS)  # in one panel
 
 
 def roc_curves(records: Sequence[Record], methods: Sequence[str]) -> Any:
@@ -143,7 +145,7 @@ def sweeps(records: Sequence[Record]) -> Any:
             .encode(
                 x=alt.X("x:Q", title=over, scale=scale, axis=alt.Axis(values=sorted({value["x"] for value in values}))),
                 y=alt.Y("AUROC:Q", scale=alt.Scale(zero=False), title="AUROC in percent"),
-                color=alt.Color("line:O", title=by, scale=alt.Scale(scheme="viridis")),
+                **({"color": alt.Color("line:O", title=by, scale=alt.Scale(scheme="viridis"))} if by else {}),
                 tooltip=["method:N", alt.Tooltip("AUROC:Q", format=".1f"), alt.Tooltip("std:Q", format=".1f")],
             )
             .properties(width=300, height=200, title=title)
@@ -153,7 +155,7 @@ def sweeps(records: Sequence[Record]) -> Any:
 
 def _axes(panel: str) -> tuple[str, str]:
     names = panel.partition(": ")[2].split(" and ")
-    return names[0], names[-1] if len(names) > 1 else "t_out"
+    return names[0], names[1] if len(names) > 1 else ""
 
 
 def _spread(method: str, seeds: Sequence[float]) -> dict[str, Any]:
@@ -169,5 +171,4 @@ def _setting(record: Record) -> str:
 def _colour(methods: Iterable[str]) -> Any:
     alt = altair()
     domain = list(methods)
-    scheme = "tableau10" if len(domain) <= 10 else "tableau20"
-    return alt.Color("method:N", title=None, sort=domain, scale=alt.Scale(domain=domain, scheme=scheme))
+    return alt.Color("method:N", title=None, sort=domain, scale=alt.Scale(domain=domain, range=COLOURS[: len(domain)]))

@@ -12,25 +12,24 @@ __all__ = ["choices_section"]
 
 
 def choices_section(records: Sequence[Record]) -> Section:
-    """A row for each value and reason, with the methods and settings that have it."""
-    methods, settings = ({of(record) for record in records} for of in (_method, _setting))
-    found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
+    """A row for each value and reason, with the methods that have it in the same settings, and these."""
+    settings = dict.fromkeys(map(_setting, records))
+    found: dict[tuple[str, str, str], dict[str, None]] = {}
     for record in records:
         for name, text in record.chosen.items():
-            who, where = found.setdefault((name, text), ({}, {}))
-            who[_method(record)] = where[_setting(record)] = None
+            found.setdefault((name, text, record.method), {})[_setting(record)] = None
+    alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (name, text, method), own in found.items():
+        alike.setdefault((name, text, tuple(setting for setting in settings if setting in own)), []).append(method)
+    methods = {record.method for record in records}
     rows = []
-    for (name, text), (who, where) in found.items():
-        own = "all methods" if set(who) == methods else ", ".join(who)
-        place = "all settings" if set(where) == settings else ", ".join(where)
-        rows.append([Entry(name), Entry(text), Entry(own), Entry(place)])
+    for (name, text, where), who in alike.items():
+        all_or = "all methods" if set(who) == methods else "; ".join(who)
+        place = "all settings" if len(where) == len(settings) else "; ".join(where)
+        rows.append([Entry(name), Entry(text), Entry(all_or), Entry(place)])
     grid = Grid("", ("what", "value, and why", "methods", "settings"), rows, left=4)
     return Section("How hyper-parameters were chosen", grids=[grid])
 
 
-def _method(record: Record) -> str:
-    return record.method
-
-
 def _setting(record: Record) -> str:
-    return f"{record.dataset} {record.shift}"
+    return f"{record.dataset} {record.shift}" + ("" if record.protocol == "paper" else f" ({record.protocol})")

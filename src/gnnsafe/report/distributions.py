@@ -24,8 +24,8 @@ def distributions(results: Sequence[Result | Record]) -> Any:
         first.setdefault((result.dataset, result.shift, result.ood, result.method), result)
     several = len({key[0] for key in first}) > 1
     rows = dict.fromkeys(key[:3] for key in first)
-    panels = [_panel(first[(*row, method)], several) for row in rows for method in METHODS if (*row, method) in first]
-    return alt.concat(*panels, columns=len(METHODS))
+    panels = [[_panel(first[(*row, method)], several) for method in METHODS if (*row, method) in first] for row in rows]
+    return alt.vconcat(*(alt.hconcat(*row) for row in panels if row))
 
 
 def _panel(result: Result | Record, several: bool) -> Any:

@@ -57,7 +57,9 @@ def print_section(section: Section, console: Console) -> None:
     widest = console.options.update(width=WIDEST)
     if section.narrow and any(console.measure(table, options=widest).maximum > console.width for table in tables):
         tables = [terminal_grid(grid) for grid in section.narrow]
-    console.print(*tables)
+    for table in tables:  # a wider one runs on in the next line of a terminal, but loses nothing
+        width = max(console.width, console.measure(table, options=widest).maximum)
+        console.print(table, width=width, crop=False)
     console.print(*section.notes, sep="\n", end="\n" if section.notes else "", soft_wrap=True)
 
 
@@ -81,7 +83,9 @@ def as_latex(document: Document, figures: str) -> str:
                 for grid in section.grids]  # fmt: skip
         if section.chart is not None:
             body.append(rf"\includegraphics[width=\linewidth]{{{figures}/{section.name}.pdf}}")
-        if body:
+        if not body:
+            parts += [rf"\paragraph{{{latex_text(section.title)}}}", *map(latex_text, [*section.text, *section.notes])]
+        else:
             kind = "table" if section.grids else "figure"
             inner = [rf"\begin{{{kind}}}[t]\centering\small", *body, rf"\caption{{{latex_text(caption)}}}"]
             parts.append("\n".join([*inner, rf"\end{{{kind}}}"]))

@@ -6,14 +6,13 @@ from statistics import mean
 
 from gnnsafe.bench import paper
 
-__all__ = ["Notes", "figure_note", "method_note"]
+__all__ = ["Notes", "comparable", "figure_note", "method_note"]
 
 METRICS = ("AUROC", "AUPR", "FPR95")
 GRAPHS = {("twitch", "domain"): (3, ("ES", "FR", "RU")), ("arxiv", "time"): (4, ("2018", "2019", "2020"))}
 LEAK = "published runs send the exposure graph through BatchNorm in training, though this method has no exposure"
 
 METHOD_NOTES = {
-    "MSP": LEAK,
     "ODIN": "published with the wrong direction (the negative of its confidence taken for ID-ness); ours is right",
     "Mahalanobis": "published with the wrong direction (the distance taken for ID-ness); ours is right, on embeddings "
     "of unit length",
@@ -22,7 +21,8 @@ METHOD_NOTES = {
     "GNNSafe": "isolated nodes: as published, their scores decay by α at every step, which reads as OOD; 'GNNSafe, "
     "keep' is our default; " + LEAK,
     "Energy FT": "published with exposure energies taken at the indices of ID training nodes; ours takes its own",
-    "GNNSafe++": "the margin loss averages each set, as the paper's formula; published runs cut both to the shorter",
+    "GNNSafe++": "isolated nodes: as published, their scores decay; "
+    "the margin loss averages each set, as the paper's formula; published runs cut both to the shorter",
 }
 
 
@@ -46,12 +46,17 @@ def method_note(method: str, table: int) -> str:
     return "" if table == 8 else METHOD_NOTES.get(method, "")
 
 
+def comparable(dataset: str, metric: str) -> bool:
+    """Whether the paper's figure is of the same quantity."""
+    return (dataset, metric) != ("twitch", "ID_ACC")
+
+
 def figure_note(table: int, dataset: str, shift: str, method: str, metric: str) -> str:
     """Which other figure the paper has for the same thing, or nothing: found by comparing its tables."""
     figures = paper.tables_with(dataset, shift, method, metric)
     others = {number: value for number, value in figures.items() if value != figures.get(table, value)}
     notes = [f"table {number} has {value:.2f}" for number, value in others.items()]
-    notes += ["ROC-AUC under that name; ours is accuracy"] * (dataset == "twitch" and metric == "ID_ACC")
+    notes += ["ROC-AUC under that name; ours is accuracy"] * (not comparable(dataset, metric) and bool(figures))
     if table == 1 and (dataset, shift) in GRAPHS and metric in METRICS:
         notes += _not_the_mean(dataset, shift, method, metric)
     return "; ".join(notes)

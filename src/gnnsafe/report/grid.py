@@ -61,8 +61,12 @@ def markdown_grid(grid: Grid) -> str:
     lines.append(_joined(grid.head, lambda head: head.replace("\n", " ") or " "))
     lines.append(_joined(range(len(grid.head)), lambda number: ":---" if number < grid.left else "---:"))
     for row in grid.rows:
-        lines.append(_joined(row, lambda e: _marked(marks, e, "<sup>{}</sup>", lambda text: text.replace("|", "\\|"))))
+        lines.append(_joined(row, lambda e: _marked(marks, e, "<sup>{}</sup>", _markdown_text)))
     return "\n".join(lines) + "\n"
+
+
+def _markdown_text(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
 def _joined(items: Sequence[object] | range, text: Callable[..., str]) -> str:
@@ -93,7 +97,7 @@ LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "−": "$-$", "·": r"$\cdot$",
     "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
     "α": r"$\alpha$", "λ": r"$\lambda$", "ᾱ": r"$\bar\alpha$", "×": r"$\times$", "≤": r"$\le$", "½": r"$\frac12$",
-    "τ": r"$\tau$", "ε": r"$\varepsilon$", "†": r"\dag{}", "…": r"\dots{}", "∈": r"$\in$", "₀": "$_0$", "⁻¹": "$^{-1}$",
+    "τ": r"$\tau$", "ε": r"$\varepsilon$", "†": r"\dag{}", "…": r"\dots{}", "≈": r"$\approx$",
 }  # fmt: skip
 
 

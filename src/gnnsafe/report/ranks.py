@@ -56,4 +56,6 @@ def ranking(records: Sequence[Record]) -> Ranking | None:
     count = len(places)
     quantile = studentized_range.ppf(0.95, count, np.inf) / 2**0.5
     critical = quantile * (count * (count + 1) / (6 * len(settings))) ** 0.5
-    return Ranking(places, len(settings), float(critical), float(friedmanchisquare(*figures).pvalue))
+    alike = len({place.rank for place in places}) == 1  # no test where nothing differs
+    p_value = 1.0 if alike else float(friedmanchisquare(*figures).pvalue)
+    return Ranking(places, len(settings), float(critical), p_value)

@@ -11,6 +11,7 @@ from pathlib import Path
 from gnnsafe.bench import paper
 from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.store import Record
+from gnnsafe.bench.summary import summaries
 from gnnsafe.files import replacing
 from gnnsafe.report import charts
 from gnnsafe.report.choices import choices_section
@@ -72,18 +73,21 @@ def _of(table: tuple[str, str], records: Sequence[Record]) -> list[Record]:
 
 
 def _lead(records: Sequence[Record]) -> list[str]:
-    seeds = len({record.seed for record in records})
-    methods, settings = ({*map(of, records)} for of in (lambda r: r.method, lambda r: (r.dataset, r.shift)))
+    seeds, methods = len({record.seed for record in records}), len({record.method for record in records})
+    settings = len({(record.dataset, record.shift) for record in records})
     versions = records[-1].versions
-    spent = sum(
-        {(r.dataset, r.shift, r.seed, r.backbone, r.objective_repr): r.seconds["train"] for r in records}.values()
-    )
+    # a training that several shifts share has the same seconds in each
+    trainings = {(r.dataset, r.seed, r.backbone, r.objective_repr, r.lr, r.seconds["train"]) for r in records}
     return [
-        f"{len(methods)} methods in {len(settings)} settings, up to {seeds} seed{'s' if seeds > 1 else ''}; "
-        f"{len(records)} records of gnnsafe {versions['gnnsafe']}, torch {versions['torch']}; "
-        f"{spent / 60:.0f} minutes of training, one thread each.",
+        f"{_count(methods, 'method')} in {_count(settings, 'setting')}, up to {_count(seeds, 'seed')}; "
+        f"{_count(len(records), 'record')} of gnnsafe {versions['gnnsafe']}, torch {versions['torch']}; "
+        f"{sum(training[-1] for training in trainings) / 60:.0f} minutes of training, one thread each.",
         "Made by 'gnnsafe report' from the records of 'gnnsafe bench'.",
     ]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _comparison(records: Sequence[Record], where: str, name: str) -> list[Section]:
@@ -136,25 +140,33 @@ def figure_section(number: int, records: Sequence[Record]) -> Section:
     """One of the paper's figures."""
     draw = {1: distributions, 2: charts.backbones, 3: charts.sweeps}[number]
     seeds = len({record.seed for record in records})
-    text = "First seed. The dashed line accepts 95 % of ID nodes." if number == 1 else f"Mean of {seeds} seeds."
+    text = (
+        "First seed. The dashed line accepts 95 % of ID nodes." if number == 1 else f"Mean of {_count(seeds, 'seed')}."
+    )
     return Section(
         f"Figure {number}: {FIGURES[number]}", [text], chart=specification(draw(records)), name=f"figure-{number}"
     )
 
 
 def as_csv(records: Sequence[Record]) -> str:
-    """The paper's tables, one figure a row."""
+    """One figure a row: those of the paper's tables, then every metric of every setting, of no table."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    heads = "table,dataset,shift,method,exposure,metric,mean,std,seeds,paper,beyond_spread,place,note"
+    heads = "table,protocol,backbone,dataset,shift,method,exposure,metric,mean,std,seeds,paper,beyond_spread,place,note"
     rows.writerow(heads.split(","))
     for sheet in sheets(_of(PAPER, records)):
         for block in sheet.blocks:
             for method, cells in block.rows.items():
                 for column, cell in zip(block.columns, cells, strict=True):
-                    what = (sheet.number, column.dataset, column.shift, method, sheet.exposure[method], column.metric)
+                    what = (*PAPER, column.dataset, column.shift, method, sheet.exposure[method], column.metric)
                     figures = (_plain(cell.mean), _plain(cell.spread), len(cell.values), _plain(cell.paper))
-                    rows.writerow([*what, *figures, cell.beyond, cell.place or "", cell.note])
+                    rows.writerow([sheet.number, *what, *figures, cell.beyond, cell.place or "", cell.note])
+    exposure = {record.method: record.exposure for record in records}
+    for table in _tables(records):
+        for found in summaries(_of(table, records)):
+            setting = (*table, found.dataset, found.shift, found.method, exposure[found.method])
+            for metric, (mean, spread) in found.metrics.items():
+                rows.writerow(["", *setting, metric, _plain(mean), _plain(spread), found.seeds, "", "", "", ""])
     return text.getvalue()
 
 

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 from gnnsafe.bench import paper
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
-from gnnsafe.report.footnotes import Notes, figure_note, method_note
+from gnnsafe.report.footnotes import Notes, comparable, figure_note, method_note
 from gnnsafe.report.grid import Entry, Grid
 
 __all__ = ["Block", "Cell", "Column", "Sheet", "sheets"]
@@ -99,28 +99,38 @@ class Sheet:
         return [self._grid(block, notes) for block in self.blocks]
 
     def _grid(self, block: Block, notes: Notes) -> Grid:
+        most = max(len(cell.values) for row in block.rows.values() for cell in row)
         head = ["method", *(text for column in block.columns for text in (f"{column.label}{_arrow(column)}", "paper"))]
         rows = []
         for method, cells in block.rows.items():
             row = [Entry(method, notes=notes.number(method_note(method, self.number)))]
             for column, cell in zip(block.columns, cells, strict=True):
-                row += [_ours(column, cell), Entry(_figure(column, cell.paper), "quiet", notes.number(cell.note))]
+                row += [
+                    _ours(column, cell, most),
+                    Entry(_published(column, cell.paper), "quiet", notes.number(cell.note)),
+                ]
             rows.append(row)
         groups = [self.exposure[method] for method in block.rows]
         breaks = [number for number in range(1, len(groups)) if groups[number] != groups[number - 1]]
-        return Grid(block.title, head, rows, breaks=breaks)
+        return Grid(f"{block.title}, {most} seed{'s' if most > 1 else ''}", head, rows, breaks=breaks)
 
 
 def _arrow(column: Column) -> str:
     return "" if column.metric in TIMED else " ↓" if column.lower else " ↑"
 
 
-def _ours(column: Column, cell: Cell) -> Entry:
+def _ours(column: Column, cell: Cell, seeds: int) -> Entry:
     if cell.mean is None:
         return Entry(NONE)
     spread = "" if cell.spread is None else f"±{_figure(column, cell.spread)}"
     mark = {1: "best", 2: "second"}.get(cell.place, "")
-    return Entry(f"{_figure(column, cell.mean)}{spread}{cell.beyond}", mark)  # type: ignore[arg-type]
+    fewer = "" if len(cell.values) == seeds else f" of {len(cell.values)}"
+    return Entry(f"{_figure(column, cell.mean)}{spread}{cell.beyond}{fewer}", mark)  # type: ignore[arg-type]
+
+
+def _published(column: Column, value: float | None) -> str:
+    """With the decimals that the paper has."""
+    return _figure(column, value) if value is None or column.metric in TIMED else f"{value:.2f}"
 
 
 def _figure(column: Column, value: float | None) -> str:
@@ -129,7 +139,7 @@ def _figure(column: Column, value: float | None) -> str:
     if column.metric not in TIMED:
         return f"{value:.1f}"
     milliseconds = 1000 * value
-    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:.2g}"
+    return f"{milliseconds:.0f}" if milliseconds >= 99.5 else f"{milliseconds:.2g}"
 
 
 def sheets(records: Sequence[Record]) -> list[Sheet]:
@@ -180,7 +190,7 @@ def _block(
                 tuple(values.get(method, ())),
                 paper.published(column.dataset, column.shift, method, column.metric, table=number),
                 figure_note(number, column.dataset, column.shift, method, column.metric),
-                comparable=column.metric not in TIMED,
+                comparable=column.metric not in TIMED and comparable(column.dataset, column.metric),
             )
             for column, values in zip(known, figures, strict=True)
         ]
