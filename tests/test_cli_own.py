@@ -251,7 +251,12 @@ class TestExplain:
         assert cli.main(["explain", str(detector), str(files / "new"), "--node", "n0"]) == 0
         text = capsys.readouterr().out
         data = gnnsafe.read_graph(files / "new")
-        assert text == f"{gnnsafe.load(detector).explain(data, node=0)}\n"
+        why = gnnsafe.load(detector).explain(data, node=0)
+        assert text == f"{why}\n"
+        record = json.loads(json.dumps(why.to_dict()))
+        assert record["class_names"] == ["blue", "green", "red"]
+        assert record["node_ids"] == {str(s.node): f"n{s.node}" for s in sorted(why.shares)}
+        assert {row["name"] for row in why.chart().to_dict()["layer"][2]["data"]["values"]} >= {"n0"}
 
     def test_mistakes(self, files, detector, tmp_path, capsys):
         arguments = ["explain", str(detector), str(files / "new"), "--node"]
@@ -325,6 +330,18 @@ class TestFitting:
         assert fitted.calibrated_on == "test_mask"
         assert fitted.check is None
         assert len(fitted.detector.calibration_.scores) == 50
+
+    def test_the_split_is_drawn_from_labelled_nodes_by_the_seed(self):
+        data = block_graph()
+        del data.train_mask, data.val_mask, data.test_mask
+        data.y[:20] = -1
+        first, again, other = known_classes(data, 0), known_classes(data, 0), known_classes(data, 1)
+        masks = torch.stack([first.train_mask, first.val_mask, first.test_mask])
+        assert masks.sum(dim=1).tolist() == [60, 20, 20]
+        assert masks.sum(dim=0).tolist() == [0] * 20 + [1] * 100
+        assert torch.equal(first.train_mask, again.train_mask)
+        assert not torch.equal(first.train_mask, other.train_mask)
+        assert "train_mask" not in data
 
     def test_every_epoch_is_told(self, blocks):
         told = []
