@@ -99,6 +99,13 @@ class TestTrain:
         assert message in complaint(capsys, "train", "graph", "--out", str(tmp_path / "d"), *options)
         assert not list(tmp_path.iterdir())
 
+    def test_exposure_has_the_same_features(self, files, tmp_path, capsys):
+        names = ("f1", "f0", *(f"f{i}" for i in range(2, 8)))
+        other = write_graph(tmp_path / "other", block_graph(seed=2), names=names)
+        arguments = ["train", str(files / "graph"), "--out", str(tmp_path / "d"), "--exposure", str(other)]
+        assert "in their order (got another order)" in complaint(capsys, *arguments)
+        assert not (tmp_path / "d").exists()
+
     def test_labels_are_needed(self, files, tmp_path, capsys):
         error = complaint(capsys, "train", str(files / "new"), "--out", str(tmp_path / "d"))
         assert (
