@@ -99,6 +99,13 @@ class TestTrain:
         assert message in complaint(capsys, "train", "graph", "--out", str(tmp_path / "d"), *options)
         assert not list(tmp_path.iterdir())
 
+    def test_exposure_has_the_same_features(self, files, tmp_path, capsys):
+        names = ("f1", "f0", *(f"f{i}" for i in range(2, 8)))
+        other = write_graph(tmp_path / "other", block_graph(seed=2), names=names)
+        arguments = ["train", str(files / "graph"), "--out", str(tmp_path / "d"), "--exposure", str(other)]
+        assert "in their order (got another order)" in complaint(capsys, *arguments)
+        assert not (tmp_path / "d").exists()
+
     def test_labels_are_needed(self, files, tmp_path, capsys):
         error = complaint(capsys, "train", str(files / "new"), "--out", str(tmp_path / "d"))
         assert (
@@ -251,7 +258,12 @@ class TestExplain:
         assert cli.main(["explain", str(detector), str(files / "new"), "--node", "n0"]) == 0
         text = capsys.readouterr().out
         data = gnnsafe.read_graph(files / "new")
-        assert text == f"{gnnsafe.load(detector).explain(data, node=0)}\n"
+        why = gnnsafe.load(detector).explain(data, node=0)
+        assert text == f"{why}\n"
+        record = json.loads(json.dumps(why.to_dict()))
+        assert record["class_names"] == ["blue", "green", "red"]
+        assert record["node_ids"] == {str(s.node): f"n{s.node}" for s in sorted(why.shares)}
+        assert {row["name"] for row in why.chart().to_dict()["layer"][2]["data"]["values"]} >= {"n0"}
 
     def test_mistakes(self, files, detector, tmp_path, capsys):
         arguments = ["explain", str(detector), str(files / "new"), "--node"]
@@ -325,6 +337,18 @@ class TestFitting:
         assert fitted.calibrated_on == "test_mask"
         assert fitted.check is None
         assert len(fitted.detector.calibration_.scores) == 50
+
+    def test_the_split_is_drawn_from_labelled_nodes_by_the_seed(self):
+        data = block_graph()
+        del data.train_mask, data.val_mask, data.test_mask
+        data.y[:20] = -1
+        first, again, other = known_classes(data, 0), known_classes(data, 0), known_classes(data, 1)
+        masks = torch.stack([first.train_mask, first.val_mask, first.test_mask])
+        assert masks.sum(dim=1).tolist() == [60, 20, 20]
+        assert masks.sum(dim=0).tolist() == [0] * 20 + [1] * 100
+        assert torch.equal(first.train_mask, again.train_mask)
+        assert not torch.equal(first.train_mask, other.train_mask)
+        assert "train_mask" not in data
 
     def test_every_epoch_is_told(self, blocks):
         told = []

@@ -111,7 +111,7 @@ class Explanation:
         """All of it, as JSON has it; of the calibration scores only where it stands among them."""
         nodes, edges = self.ego
         return {
-            **({"node_ids": dict(self.node_ids)} if self.node_ids else {}),
+            **({"node_ids": {str(number): own for number, own in self.node_ids.items()}} if self.node_ids else {}),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
             **{name: getattr(self, name) for name in ("node", "method", "score", "own", "task", "p_value")},
             **{name: list(getattr(self, name)) for name in ("logits", "probabilities", "predicted")},

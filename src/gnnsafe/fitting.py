@@ -12,7 +12,7 @@ from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.datasets.splits import large_split
 from gnnsafe.detector import Detector
 from gnnsafe.errors import require
-from gnnsafe.graph import Data, changed, check_graph, node_labels
+from gnnsafe.graph import Data, changed, check_feature_names, check_graph, kept_names, node_labels
 from gnnsafe.methods import own_method
 from gnnsafe.metrics import accuracy
 from gnnsafe.models import MODELS
@@ -65,6 +65,7 @@ def fitting(
     scorer = own_method(method)
     model = MODELS[backbone](data.x.shape[1], HIDDEN, len(data.class_names))
     if exposure is not None:
+        check_feature_names(exposure, kept_names(data, "feature_names", data.x.shape[1]))
         exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool))
     history = train(
         model, data, objective=minimised, exposure=exposure, epochs=epochs, seed=seed, each_epoch=each_epoch
