@@ -29,7 +29,7 @@ THREADS = 2
 def measurements(limits: Machine, *, quick: bool) -> Iterator[Callable[[], Iterator[Row]]]:
     """All that fill the table, in its order."""
     budget = 1.0 if quick else 10.0
-    for name in cases.NAMES:
+    for name in cases.SHAPES:
 
         def both(name: str = name) -> Iterator[Row]:
             case = cases.case(name)

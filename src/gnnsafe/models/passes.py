@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.graph import Graph
+from gnnsafe.models.base import Backbone
 from gnnsafe.models.staged import staged
 from gnnsafe.models.two_layers import TwoLayers, suits
 
@@ -43,8 +44,10 @@ class StagedPasses:
     def validation(self) -> Tensor:
         """The stem, which is kept, and the tail."""
         self.hidden = self.stages.stem(self.inputs)
+        hidden = self.hidden.detach()
         with torch.no_grad():
-            return self.stages.tail(self.hidden.detach(), self.inputs)[self.validation_rows]
+            hidden = hidden.clone() if isinstance(self.stages, Backbone) else hidden  # whose tail works in place
+            return self.stages.tail(hidden, self.inputs)[self.validation_rows]
 
 
 def passes(model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> Passes:

@@ -158,7 +158,8 @@ class TwoLayers:
         """Logits of the validation rows; S is kept for the training pass of the same weights."""
         model, rows = self.model, self.rows
         self.stem = rows.stem(model.weights[0])
-        hidden = model.activated(self.stem[rows.for_validation], 0)
+        scale, shift = model.folded(0)
+        hidden = torch.addcmul(shift, self.stem[rows.for_validation], scale).relu_()
         return (rows.validation @ product(hidden, model.weights[1])).add_(model.biases[0])
 
 
