@@ -8,7 +8,7 @@ help:
 	@echo "make setup   a .venv with everything, versions as in constraints.txt"
 	@echo "make demo    OOD detection on real Cora, a table and a page (about half a minute)"
 	@echo "make test    the whole check: ruff, mypy, pytest with doctests and coverage"
-	@echo "make benchmark  speed and memory beside plain PyG, into benchmarks/results.md (about ten minutes)"
+	@echo "make benchmark  speed and memory beside plain PyG, into benchmarks/results.md (six minutes on two idle cores)"
 	@echo "make clean   remove the .venv and what the tools left behind"
 
 setup: .venv/ready
