@@ -58,7 +58,7 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     check_temperature(temperature)
     heads = _heads(logits, task)
     heads = heads if temperature == 1 else heads / temperature
-    parts = [torch.logsumexp(rows, dim=-1) for rows in heads.split(ROWS)]
+    parts = [torch.logsumexp(rows, dim=-1) for rows in torch.split(heads, ROWS)]
     return -temperature * torch.cat(parts).sum(dim=-1)
 
 
