@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, name, text, mess
 
 def test_a_file_that_is_nowhere(capsys, tmp_path):
     assert cli.main([*TINY, "--methods", str(tmp_path / "nowhere.py"), "--out", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith("gnnsafe: [Errno 2] No such file")
+    assert capsys.readouterr().err.startswith("gnnsafe: 'methods' must name files that are there (got '")
 
 
 def test_two_files_with_one_method(file):

@@ -11,7 +11,7 @@ from gnnsafe.datasets import DATASETS
 from gnnsafe.methods import GNNSafe
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
-__all__ = ["FIGURES", "Point", "figure_cells", "sweep"]
+__all__ = ["DISTRIBUTIONS", "FIGURES", "Point", "figure_cells", "sweep"]
 
 FIGURES = {
     1: "energies of ID and OOD nodes: Energy, GNNSafe, GNNSafe++ on Twitch and on a temporal shift",

@@ -23,6 +23,7 @@ _loaded: dict[Path, tuple[bytes, ModuleType]] = {}  # run once as long as the te
 def own_recipes(file: str, *, backbone: str = "gcn") -> list[Recipe]:
     """Every method that the file defines, alone and propagated, with a hash of its text: edited, it is another."""
     path = Path(file).resolve()
+    require(path.is_file(), "methods", "name files that are there", repr(file))
     text = path.read_bytes()
     if path not in _loaded or _loaded[path][0] != text:
         _loaded[path] = text, _module(file, path, text)

@@ -11,7 +11,7 @@ import numpy as np
 from gnnsafe.bench import figures, paper
 from gnnsafe.bench.curves import KEPT, ROC
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import summaries
+from gnnsafe.bench.summary import Summary, summaries
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.ranks import Ranking
 
@@ -64,7 +64,7 @@ def seed_spread(records: Sequence[Record], methods: Sequence[str]) -> Any:
     """Every seed's AUROC, the mean over its OOD graphs; a panel per setting."""
     alt = altair()
     values = [
-        {"setting": f"{summary.dataset} {summary.shift}", "method": summary.method, "AUROC": round(value, 2)}
+        {"setting": _setting(summary), "method": summary.method, "AUROC": round(value, 2)}
         for summary in summaries(record for record in records if record.method in methods)
         for value in summary.values["auroc"]
     ]
@@ -164,8 +164,8 @@ def _spread(method: str, seeds: Sequence[float]) -> dict[str, Any]:
             "low": round(centre - spread, 3), "high": round(centre + spread, 3)}  # fmt: skip
 
 
-def _setting(record: Record) -> str:
-    return f"{record.dataset} {record.shift}"
+def _setting(of: Record | Summary) -> str:
+    return f"{of.dataset} {of.shift}"
 
 
 def _colour(methods: Iterable[str]) -> Any:

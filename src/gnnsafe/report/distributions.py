@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gnnsafe.bench.curves import Curves
+from gnnsafe.bench.figures import DISTRIBUTIONS
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.store import Record
 from gnnsafe.report.plotting import altair
@@ -13,7 +14,6 @@ from gnnsafe.report.plotting import altair
 __all__ = ["distributions"]
 
 COLOURS = {"ID": "#3b76af", "OOD": "#e1812c"}
-METHODS = ("Energy", "GNNSafe", "GNNSafe++")
 
 
 def distributions(results: Sequence[Result | Record]) -> Any:
@@ -24,7 +24,9 @@ def distributions(results: Sequence[Result | Record]) -> Any:
         first.setdefault((result.dataset, result.shift, result.ood, result.method), result)
     several = len({key[0] for key in first}) > 1
     rows = dict.fromkeys(key[:3] for key in first)
-    panels = [[_panel(first[(*row, method)], several) for method in METHODS if (*row, method) in first] for row in rows]
+    panels = [
+        [_panel(first[(*row, method)], several) for method in DISTRIBUTIONS if (*row, method) in first] for row in rows
+    ]
     return alt.vconcat(*(alt.hconcat(*row) for row in panels if row))
 
 
