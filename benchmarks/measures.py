@@ -20,7 +20,7 @@ from gnnsafe.bench.run import _kept, run
 from gnnsafe.graph import reaching
 from gnnsafe.methods import GNNSafe
 from gnnsafe.models import GCN, MODELS
-from gnnsafe.models.two_layers import FewRows, TwoLayers
+from gnnsafe.models.two_layers import FewRows, LastLayer, TwoLayers
 from gnnsafe.sparse import Sparse, gcn_matrix
 from gnnsafe.training import Objective
 
@@ -196,19 +196,21 @@ def step_work(model: GCN, graph: Any, mask: str, objective: Objective, validatio
     hops, classes = objective.reach() or 0, model.biases[0].numel()
     rows = reaching(getattr(graph, mask), graph.edge_index, hops)
     val = torch.empty(0, dtype=torch.int64) if validation is None else validation.nonzero().squeeze(1)
-    read = TwoLayers(model, graph, rows, val).rows
-    trained, validated = read.training, read.validation
+    passes = TwoLayers(model, graph, rows, val)
+    read, there = passes.rows, _last_layer(passes.last, classes)
     if isinstance(read, FewRows):
-        (all_rows, features), some = read.features.shape, trained.csr.shape[1]
+        (all_rows, features), some = read.features.shape, passes.last.adjacency.csr.shape[1]
         first = _dense(all_rows, features, plain.HIDDEN) + _dense(some, features, plain.HIDDEN)
         first = first + _dense(features, features, plain.HIDDEN)
     else:
         first = _first_layer(read.inputs) + _first_layer(read.inputs)
-    hidden = trained.csr.shape[1]
-    last = _sparse(trained, classes) + _sparse(trained, classes) + _sparse(validated, classes)
-    for _ in range(3):
-        last = last + _dense(hidden, plain.HIDDEN, classes)
-    return first + last + _dense(validated.csr.shape[1], plain.HIDDEN, classes)
+    product = _dense(passes.last.products, plain.HIDDEN, classes)  # one there, two back
+    return first + there + there + product + _last_layer(passes.last_in_validation, classes)
+
+
+def _last_layer(layer: LastLayer, classes: int) -> Work:
+    columns = plain.HIDDEN if layer.hears_first else classes
+    return _sparse(layer.adjacency, columns) + _dense(layer.products, plain.HIDDEN, classes)
 
 
 def scoring_work(model: GCN, graph: Any) -> Work:

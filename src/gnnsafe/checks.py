@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -82,7 +83,7 @@ def check_finite(name: str, tensor: Tensor) -> None:
     """
     sparse = tensor.layout == torch.sparse_csr
     entries = (tensor.values() if sparse else tensor).detach()
-    if torch.isfinite(entries.sum()):
+    if math.isfinite(entries.sum().item()):
         return
     bad = ~torch.isfinite(entries)
     if count := int(bad.sum()):

@@ -22,6 +22,7 @@ __all__ = [
     "excerpt",
     "fingerprint",
     "kept_names",
+    "masked",
     "node_labels",
     "node_mask",
     "reaching",
@@ -72,6 +73,12 @@ def node_mask(graph: Graph, name: str) -> Tensor:
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
     return check_mask(name, mask, graph.x.shape[0])
+
+
+def masked(values: Tensor, graph: Graph, name: str) -> Tensor:
+    """The values of the nodes in the graph's mask of that name; all of them as they are where it holds all nodes."""
+    mask = node_mask(graph, name)
+    return values if bool(mask.all()) else values.index_select(0, mask.nonzero().squeeze(1))
 
 
 def reaching(mask: Tensor, edge_index: Tensor, hops: int) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_scores, check_tensor
 from gnnsafe.errors import is_number, require, require_known, require_whole
-from gnnsafe.sparse import Isolated, mean_matrix
+from gnnsafe.sparse import Isolated, Sparse, mean_matrix
 
 __all__ = ["Unpropagated", "check_propagation", "diffused", "propagate", "shares", "weights"]
 
@@ -98,6 +98,21 @@ def diffused(
     """The same for any values of nodes, one number or a row of them."""
     check_tensor("edge_index", edge_index)
     matrix = mean_matrix(edge_index, num_nodes=len(values), dtype=values.dtype, isolated=isolated)
-    for _ in range(steps):
-        values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
-    return values
+    diffusion: Tensor = _Diffusion.apply(matrix, values, steps, alpha)  # type: ignore[no-untyped-call]
+    return diffusion
+
+
+class _Diffusion(torch.autograd.Function):
+    """(αI + (1−α)A)^K s; the gradient of s is the same of Aᵀ."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Sparse, values: Tensor, steps: int, alpha: float) -> Tensor:
+        ctx.matrix, ctx.settings = matrix, (steps, alpha)
+        for _ in range(steps):
+            values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
+        back = _Diffusion.apply(ctx.matrix.T, gradients[0].contiguous(), *ctx.settings)  # type: ignore[no-untyped-call]
+        return None, back, None, None

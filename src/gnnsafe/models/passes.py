@@ -19,11 +19,11 @@ class Passes(Protocol):
     """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share."""
 
     def training(self) -> Tensor:
-        """Logits of the rows that the loss reads, with gradients; the model is in training mode."""
+        """Logits of the rows that the loss reads, as in training mode, with gradients."""
         ...
 
     def validation(self) -> Tensor:
-        """Logits of the validation rows, without gradients; the model is in evaluation mode."""
+        """Logits of the validation rows, as in evaluation mode, without gradients."""
         ...
 
 
@@ -31,18 +31,20 @@ class StagedPasses:
     """The passes of any model: all rows, of which those that are read are handed over. No `rows` are all."""
 
     def __init__(self, model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> None:
-        self.stages, self.rows, self.validation_rows = staged(model), training, validation
+        self.model, self.stages, self.rows, self.validation_rows = model, staged(model), training, validation
         self.inputs = self.stages.prepare(graph.x, graph.edge_index)
         self.hidden: Tensor | None = None
 
     def training(self) -> Tensor:
         """The stem, unless it is at hand, and the tail."""
+        self.model.train()
         hidden, self.hidden = self.stages.stem(self.inputs) if self.hidden is None else self.hidden, None
         logits = self.stages.tail(hidden, self.inputs)
         return logits if self.rows is None else logits.index_select(0, self.rows)
 
     def validation(self) -> Tensor:
         """The stem, which is kept, and the tail."""
+        self.model.eval()
         self.hidden = self.stages.stem(self.inputs)
         hidden = self.hidden.detach()
         with torch.no_grad():

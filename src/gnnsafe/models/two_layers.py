@@ -6,23 +6,26 @@ M = ÂX does not change. In training mode the network is
     H = relu(γ x̂ + β),   Z = Â H W₂ + b
 
 and of Z only the rows that the loss reads are wanted, then (with BatchNorm's running statistics for μ and σ²) those of
-validation. So Â keeps only these rows. Back from G = ∂Z:
+validation. So Â keeps only these rows, and where they are few (Â H) W₂ multiplies less than Â (H W₂). Back from G = ∂Z:
 
-    ∂b = Σ_i G_i,   P = Âᵀ G,   ∂W₂ = Hᵀ P,   D = P W₂ᵀ where H > 0 and 0 elsewhere,
+    ∂b = Σ_i G_i,   ∂W₂ = Hᵀ (Âᵀ G) = (Â H)ᵀ G,   D = Âᵀ G W₂ᵀ where H > 0 and 0 elsewhere,
     ∂β = Σ_i D_i,   ∂γ = Σ_i D_i x̂_i,   ∂S = γ r (D − ∂β / N − x̂ ∂γ / N),   ∂W₁ = Mᵀ ∂S.
 
 `AllRows` does this as it stands. S itself is needed on all rows only for μ, σ² and ∂W₁, and these follow from the mean
 m and the covariance C of the rows of M, which do not change either: `FewRows` has S only on the rows that Â reads, and
 
-    μ = m W₁,   σ² = diag(W₁ᵀ C W₁),   ∂W₁ = γ r (Mᵀ D − m ∂β − r C W₁ ∂γ)   (Mᵀ(S − μ) = N C W₁; factors by column).
+    μ = m W₁,   σ² = diag(W₁ᵀ C W₁),   ∂γ = r (diag(W₁ᵀ Mᵀ D) − μ ∂β),
+    ∂W₁ = γ r (Mᵀ D − m ∂β − r C W₁ ∂γ)   (Mᵀ(S − μ) = N C W₁; factors by column).
 
-That pays where M is dense and its features are fewer than the rows it saves. The validation pass of an epoch and the
-training pass of the next share S, which has the same weights in both.
+That pays where M is dense and C W₁ is a small product. D is made, read and forgotten block by block, H takes the place
+of S: a new tensor of that size costs more than the arithmetic in it, since its pages have to be fetched. The validation
+pass of an epoch and the training pass of the next share S, which has the same weights in both.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -37,43 +40,63 @@ from gnnsafe.sparse import Sparse, scipy_csr
 
 __all__ = ["TwoLayers", "suits"]
 
+BLOCK = 2**13  # rows at once, so that they are read where they were written: in the cache
+COVARIANCE_SHARE = 16  # C W₁ is a small product where M has so many times as many rows as features
 
-class Normed(NamedTuple):
-    """What normalising leaves for the way back: H, μ, r and, where S has few rows, C W₁."""
+Kept = tuple[Tensor, ...]  # from the way there for the way back
 
-    hidden: Tensor
-    mean: Tensor
-    scale: Tensor
-    spread: Tensor | None = None
 
-    def gradients(self, stem: Tensor, back: Tensor) -> tuple[Tensor, Tensor]:
-        """∂γ and ∂β from D."""
-        beta = back.sum(dim=0)
-        return ((stem * back).sum(dim=0) - self.mean * beta) * self.scale, beta
+class LastLayer:
+    """Â H W₂ of the rows that Â keeps, in the order that multiplies less."""
+
+    def __init__(self, adjacency: Any, hidden: int, classes: int) -> None:
+        (kept, read), self.adjacency = adjacency.shape, Sparse(adjacency)
+        self.hears_first = adjacency.nnz * (hidden - classes) < (read - kept) * hidden * classes
+        self.products = kept if self.hears_first else read  # rows that are multiplied with W₂
+
+    def __call__(self, hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Â H W₂, and what `back` asks for: Â H or H."""
+        if self.hears_first:
+            heard = self.adjacency @ hidden
+            return heard @ weight, heard
+        return self.adjacency @ product(hidden, weight), hidden
+
+    def back(self, gradient: Tensor, kept: Tensor, weight: Tensor) -> tuple[Callable[[slice], Tensor], Tensor]:
+        """Âᵀ G W₂ᵀ by rows, and ∂W₂."""
+        if self.hears_first:
+            spread = self.adjacency.T @ (gradient @ weight.T)
+            return spread.__getitem__, kept.T @ gradient
+        narrow = self.adjacency.T @ gradient
+        return lambda rows: narrow[rows] @ weight.T, (narrow.T @ kept).T
 
 
 class AllRows:
     """S on all rows, its moments taken from it."""
 
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
-        self.inputs, self.training, self.validation = inputs, Sparse(training), Sparse(validation)
-        self.for_training = self.for_validation = slice(None)
+        self.inputs, self.training, self.validation = inputs, training, validation
 
     def stem(self, weight: Tensor) -> Tensor:
         """S."""
         return self.inputs.convolve(weight)
 
-    def normed(self, stem: Tensor, weight: Tensor, norm: Any) -> Normed:
-        """H; BatchNorm's running statistics move."""
-        parameters = norm.weight, norm.bias, norm.running_mean, norm.running_var
-        hidden, mean, scale = torch.native_batch_norm(stem, *parameters, True, norm.momentum, norm.eps)
-        return Normed(hidden.relu_(), mean, scale)
+    def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Kept]:
+        """H, and what `gradients` asks for; BatchNorm's running statistics move."""
+        settings = norm.weight, norm.bias, norm.running_mean, norm.running_var, True, norm.momentum, norm.eps
+        hidden, *moments = torch.native_batch_norm(stem, *settings)
+        return hidden.relu_(), (stem, *moments)
 
-    def weight_gradient(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor, beta: Tensor) -> Tensor:
-        """∂W₁ / γ r from D, ∂γ and ∂β."""
-        slope = normed.scale * gamma / len(stem)
-        back = back.sub_(beta / len(stem) - normed.mean * slope).addcmul_(stem, slope, value=-1)
-        return self.inputs.convolved_back(back)
+    def gradients(self, back: Callable[[slice], Tensor], hidden: Tensor, kept: Kept, norm: Any, _: Tensor) -> Kept:
+        """∂W₁, ∂γ and ∂β; `back` gives rows of Âᵀ G W₂ᵀ."""
+        stem, *moments = kept
+        active = torch.ops.aten.threshold_backward(back(slice(None)), hidden, 0)  # D
+        settings = norm.weight, norm.running_mean, norm.running_var, *moments, True, norm.eps, [True] * 3
+        active, gamma, beta = torch.ops.aten.native_batch_norm_backward(active, stem, *settings)
+        return self.inputs.convolved_back(active), gamma, beta
+
+    def validated(self, stem: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """H = relu(scale S + shift)."""
+        return torch.addcmul(shift, stem, scale).relu_()
 
 
 class FewRows:
@@ -81,56 +104,84 @@ class FewRows:
 
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
         features: Any = inputs.features
-        once, again = np.unique(training.indices), np.unique(validation.indices)
-        both = np.intersect1d(once, again)
-        rows = np.concatenate([np.setdiff1d(once, both), both, np.setdiff1d(again, both)])  # a slice for each pass
-        self.for_training, self.for_validation = slice(0, len(once)), slice(len(once) - len(both), None)
-        self.training = Sparse(training[:, rows[self.for_training]])
-        self.validation = Sparse(validation[:, rows[self.for_validation]])
+        once, again = _read(training), _read(validation)
+        parts = [np.flatnonzero(part) for part in (once & ~again, once & again, ~once & again)]  # a slice for each pass
+        rows, start, end = np.concatenate(parts), len(parts[0]), len(parts[0]) + len(parts[1])
+        self.for_training, self.for_validation = slice(0, end), slice(start, None)
+        self.training, self.validation = training[:, rows[self.for_training]], validation[:, rows[self.for_validation]]
         self.features, self.nodes = features[torch.from_numpy(rows)], len(features)
         self.mean, self.covariance = inputs.moments
+        self.stem_room, self.hidden_room = features.new_empty(0), features.new_empty(0)
 
     def stem(self, weight: Tensor) -> Tensor:
         """S."""
-        return product(self.features, weight)
+        return torch.mm(self.features, weight, out=self.stem_room)
 
-    def normed(self, stem: Tensor, weight: Tensor, norm: Any) -> Normed:
-        """H; BatchNorm's running statistics move."""
+    def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Kept]:
+        """H in the place of S, and what `gradients` asks for; BatchNorm's running statistics move."""
         mean, spread = self.mean @ weight, self.covariance @ weight
         variance = (weight * spread).sum(dim=0)
         norm.running_mean.lerp_(mean, norm.momentum)
         norm.running_var.lerp_(variance * (self.nodes / (self.nodes - 1)), norm.momentum)
         scale = (variance + norm.eps).rsqrt()
-        factor = norm.weight * scale
-        return Normed(torch.addcmul(norm.bias - mean * factor, stem, factor).relu_(), mean, scale, spread)
+        factor, stem = norm.weight * scale, stem[self.for_training]
+        return _activated(stem, factor, norm.bias - mean * factor, stem), (mean, spread, scale)
 
-    def weight_gradient(self, stem: Tensor, back: Tensor, normed: Normed, gamma: Tensor, beta: Tensor) -> Tensor:
-        """∂W₁ / γ r from D, ∂γ and ∂β."""
-        assert normed.spread is not None
-        heard: Tensor = (back.T @ self.features[self.for_training]).T
-        return heard - torch.outer(self.mean, beta) - normed.spread * (normed.scale * gamma)
+    def gradients(self, back: Callable[[slice], Tensor], hidden: Tensor, kept: Kept, norm: Any, weight: Tensor) -> Kept:
+        """∂W₁, ∂γ and ∂β; `back` gives rows of Âᵀ G W₂ᵀ."""
+        (mean, spread, scale), features = kept, self.features[self.for_training]
+        heard, beta = torch.zeros_like(weight), torch.zeros_like(scale)  # Mᵀ D, ∂β
+        for rows in _blocks(hidden):
+            active = torch.ops.aten.threshold_backward(back(rows), hidden[rows], 0)  # D
+            heard.addmm_(features[rows].T, active)
+            beta += active.sum(dim=0)
+        gamma = ((weight * heard).sum(dim=0) - mean * beta) * scale
+        first = heard - torch.outer(self.mean, beta) - spread * (scale * gamma)
+        return first * (norm.weight * scale), gamma, beta
+
+    def validated(self, stem: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """H = relu(scale S + shift)."""
+        stem = stem[self.for_validation]
+        return _activated(stem, scale, shift, self.hidden_room.resize_(stem.shape))
+
+
+def _read(adjacency: Any) -> Any:
+    """A mask of the rows that Â reads."""
+    mask = np.zeros(adjacency.shape[1], dtype=bool)
+    mask[adjacency.indices] = True
+    return mask
+
+
+def _blocks(rows: Tensor) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, len(rows), BLOCK)]
+
+
+def _activated(stem: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> Tensor:
+    """relu(scale S + shift)."""
+    for rows in _blocks(stem):
+        torch.addcmul(shift, stem[rows], scale, out=out[rows]).relu_()
+    return out
 
 
 class _Logits(torch.autograd.Function):
     """Z of the training rows from S, which is a function of W₁, and the other weights."""
 
     @staticmethod
-    def forward(ctx: Any, rows: AllRows | FewRows, norm: Any, stem: Tensor, *weights: Tensor) -> Tensor:
-        first, gamma, _, last, bias = weights
-        ctx.rows, ctx.stem, ctx.normed = rows, stem, rows.normed(stem, first, norm)
-        ctx.save_for_backward(gamma, last)
-        return (rows.training @ product(ctx.normed.hidden, last)).add_(bias)
+    def forward(ctx: Any, passes: TwoLayers, stem: Tensor, *weights: Tensor) -> Tensor:
+        first, _, _, last, bias = weights
+        ctx.passes = passes
+        ctx.hidden, ctx.kept = passes.rows.trained(stem, passes.norm, first)
+        logits, ctx.heard = passes.last(ctx.hidden, last)
+        ctx.save_for_backward(first, last)
+        return logits.add_(bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (scale, last), normed = ctx.saved_tensors, ctx.normed
-        logits = gradients[0].contiguous()
-        spread = ctx.rows.training.T @ logits  # P
-        back = torch.ops.aten.threshold_backward(spread @ last.T, normed.hidden, 0)  # D
-        gamma, beta = normed.gradients(ctx.stem, back)
-        first = ctx.rows.weight_gradient(ctx.stem, back, normed, gamma, beta) * (scale * normed.scale)
-        return None, None, None, first, gamma, beta, (spread.T @ normed.hidden).T, logits.sum(dim=0)
+        passes, logits, (first, last) = ctx.passes, gradients[0].contiguous(), ctx.saved_tensors
+        back, last = passes.last.back(logits, ctx.heard, last)
+        first, gamma, beta = passes.rows.gradients(back, ctx.hidden, ctx.kept, passes.norm, first)
+        return None, None, first, gamma, beta, last, logits.sum(dim=0)
 
 
 class TwoLayers:
@@ -141,35 +192,37 @@ class TwoLayers:
         adjacency = scipy_csr(inputs.adjacency.csr)
         self.model, self.norm = model, cast(Any, model.norms[0])
         self.rows = _rows(inputs, *(adjacency[rows.numpy()] for rows in (training, validation)))
+        self.last, self.last_in_validation = (
+            LastLayer(matrix, *model.weights[1].shape) for matrix in (self.rows.training, self.rows.validation)
+        )
         self.stem: Tensor | None = None
 
     def training(self) -> Tensor:
         """Logits of the training rows, with gradients."""
-        model, norm, rows = self.model, self.norm, self.rows
-        stem = rows.stem(model.weights[0].detach()) if self.stem is None else self.stem
+        model, norm = self.model, self.norm
+        stem = self.rows.stem(model.weights[0].detach()) if self.stem is None else self.stem
         self.stem = None
         norm.num_batches_tracked.add_(1)
         weights = model.weights[0], norm.weight, norm.bias, model.weights[1], model.biases[0]
-        logits: Tensor = _Logits.apply(rows, norm, stem[rows.for_training], *weights)  # type: ignore[no-untyped-call]
+        logits: Tensor = _Logits.apply(self, stem, *weights)  # type: ignore[no-untyped-call]
         return logits
 
     @torch.no_grad()
     def validation(self) -> Tensor:
         """Logits of the validation rows; S is kept for the training pass of the same weights."""
-        model, rows = self.model, self.rows
-        self.stem = rows.stem(model.weights[0])
-        scale, shift = model.folded(0)
-        hidden = torch.addcmul(shift, self.stem[rows.for_validation], scale).relu_()
-        return (rows.validation @ product(hidden, model.weights[1])).add_(model.biases[0])
+        self.stem = self.rows.stem(self.model.weights[0])
+        hidden = self.rows.validated(self.stem, *self.model.folded(0))
+        return self.last_in_validation(hidden, self.model.weights[1])[0].add_(self.model.biases[0])
 
 
 def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows | FewRows:
-    """The route with fewer multiplications per output column of the first layer."""
+    """The route with fewer multiplications per output column of the first layer, or hardly more."""
     if not (isinstance(inputs.features, Tensor) and inputs.aggregated):
         return AllRows(inputs, training, validation)
     nodes, features = inputs.features.shape
-    read = len(np.union1d(training.indices, validation.indices))
-    return (FewRows if read + features < nodes else AllRows)(inputs, training, validation)
+    read = np.count_nonzero(_read(training) | _read(validation))
+    few = read + features < nodes or COVARIANCE_SHARE * features < nodes
+    return (FewRows if few else AllRows)(inputs, training, validation)
 
 
 def suits(model: nn.Module, graph: Graph) -> bool:

@@ -104,7 +104,6 @@ def _minimise(
     try:
         objective.begin_epoch(model, 0)
         for epoch in range(epochs):
-            model.train()
             outputs = Outputs(inside.training(), read, task)
             exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
             loss = objective.loss(outputs, exposed, epoch=epoch)
@@ -112,7 +111,6 @@ def _minimise(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient
-            model.eval()
             val_loss = objective.validation(inside.validation(), val_labels, task)
             _record(history, epoch, loss.item(), val_loss.item())
             if history.best_epoch == epoch:

@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import Task
 from gnnsafe.errors import InputError, is_number, require, require_whole
-from gnnsafe.graph import Graph, node_labels, node_mask
+from gnnsafe.graph import Graph, masked, node_labels
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import check_propagation, propagate
 from gnnsafe.scores import energy, log_probabilities
@@ -94,8 +94,9 @@ class CrossEntropy(Objective):
 
     def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
         """Mean of −log p_y over the training nodes."""
-        mask = node_mask(outputs.graph, "train_mask")
-        return cross_entropy(outputs.logits[mask], node_labels(outputs.graph, outputs.task)[mask], outputs.task)
+        graph, task = outputs.graph, outputs.task
+        logits, labels = (masked(values, graph, "train_mask") for values in (outputs.logits, node_labels(graph, task)))
+        return cross_entropy(logits, labels, task)
 
     def reach(self) -> int:
         """The training nodes alone."""
@@ -117,7 +118,7 @@ class OutlierExposure(Objective):
         """Cross-entropy plus the weighted cross-entropy to the uniform distribution on exposure nodes."""
         if exposure is None:
             raise exposure_missing(self)
-        outside = exposure.logits[node_mask(exposure.graph, "mask")]
+        outside = masked(exposure.logits, exposure.graph, "mask")
         uniform = -log_probabilities(outside, task=outputs.task).mean()
         return CrossEntropy().loss(outputs) + self.weight * uniform
 
@@ -154,8 +155,8 @@ class EnergyMargin(Objective):
         """Cross-entropy plus the weighted margin loss."""
         if exposure is None:
             raise exposure_missing(self)
-        above = F.relu(self._energy(outputs)[node_mask(outputs.graph, "train_mask")] - self.t_in)
-        below = F.relu(self.t_out - self._energy(exposure)[node_mask(exposure.graph, "mask")])
+        above = F.relu(masked(self._energy(outputs), outputs.graph, "train_mask") - self.t_in)
+        below = F.relu(self.t_out - masked(self._energy(exposure), exposure.graph, "mask"))
         margin = above.square().mean() + below.square().mean()
         return CrossEntropy().loss(outputs) + self.weight * margin
 
@@ -189,7 +190,7 @@ class BoundedEnergy(Objective):
         loss = CrossEntropy().loss(outputs)
         if epoch < self.first_epoch:
             return loss
-        logits = outputs.logits[node_mask(outputs.graph, "train_mask")]
+        logits = masked(outputs.logits, outputs.graph, "train_mask")
         norms, sums = logits.norm(dim=1), logits.sum(dim=1)
         spread = self.share * _relative_variance(norms) + (1 - self.share) * _relative_variance(sums)
         return loss + self.weight * spread
