@@ -63,6 +63,18 @@ def once(call: Callable[[], object]) -> Blocks:
     return lambda: [seconds(call)]
 
 
+def several(call: Callable[[], object], *, at_most: int = 10, within: float = 0.2) -> Blocks:
+    """A block of a few calls after one that warms up, since another way ran before it; of one where it is slow."""
+
+    def block() -> Sequence[float]:
+        first, taken = seconds(call), []
+        while first + sum(taken) < within and len(taken) < at_most:
+            taken.append(seconds(call))
+        return taken or [first]
+
+    return block
+
+
 def in_turns(ways: Sequence[Blocks], *, budget: float, most: int = 30) -> list[float]:
     """The median seconds of each way: one block of each in turn, after a first turn that is not counted."""
     for way in ways:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -36,13 +36,24 @@ def check_task(task: object) -> None:
     require_known("task", task, get_args(Task))
 
 
+class Shape(NamedTuple):
+    """A tensor as a message describes it; in words only where one is sent, since they cost more than most checks."""
+
+    tensor: Tensor
+
+    def __str__(self) -> str:
+        """Its precision and shape."""
+        return f"{self.tensor.dtype} {list(self.tensor.shape)}"
+
+
 def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
     """`value`, once it is known to be a tensor: dense, or of one of the `layouts`."""
     if not isinstance(value, Tensor):
         raise InputError(f"'{name}' must be a torch.Tensor (got {type(value).__name__})")
     known = layouts or (torch.strided,)
-    kinds = " or ".join("dense" if layout == torch.strided else str(layout) for layout in known)
-    require(value.layout in known, name, f"be {kinds}", value.layout)
+    if value.layout not in known:
+        kinds = " or ".join("dense" if layout == torch.strided else str(layout) for layout in known)
+        require(False, name, f"be {kinds}", value.layout)
     return value
 
 
@@ -64,14 +75,15 @@ def as_tensor(name: str, value: Any) -> Tensor:
         raise InputError(f"'{name}' must be an array of numbers (got {type(value).__name__}: {error})") from error
 
 
-def check_features(x: object) -> Tensor:
-    """`x`, once it is known to be floating, [nodes, features], dense or CSR, with a node in it, and finite."""
+def check_features(x: object, *, content: bool = True) -> Tensor:
+    """`x`, once it is known to be floating, [nodes, features], dense or CSR, not empty, and its `content` finite."""
     x = check_tensor("x", x, torch.strided, torch.sparse_csr)
     require(
         x.dim() == 2 and x.shape[0] > 0 and x.is_floating_point(),
-        "x", "be a floating tensor of shape [nodes, features]", f"{x.dtype} {list(x.shape)}",
+        "x", "be a floating tensor of shape [nodes, features]", Shape(x),
     )  # fmt: skip
-    check_finite("x", x)
+    if content:
+        check_finite("x", x)
     return x
 
 
@@ -96,7 +108,7 @@ def check_logits(logits: Tensor) -> None:
     check_tensor("logits", logits)
     require(
         logits.dim() == 2 and logits.is_floating_point() and logits.shape[1] > 0,
-        "logits", "be a floating tensor of shape [nodes, classes]", f"{logits.dtype} {list(logits.shape)}",
+        "logits", "be a floating tensor of shape [nodes, classes]", Shape(logits),
     )  # fmt: skip
     check_finite("logits", logits)
 
@@ -106,7 +118,7 @@ def check_scores(scores: Tensor) -> None:
     check_tensor("scores", scores)
     require(
         scores.dtype in (torch.float32, torch.float64) and scores.dim() == 1,
-        "scores", "be a float32 or float64 tensor of shape [nodes]", f"{scores.dtype} {list(scores.shape)}",
+        "scores", "be a float32 or float64 tensor of shape [nodes]", Shape(scores),
     )  # fmt: skip
     check_finite("scores", scores)
 
@@ -117,7 +129,7 @@ def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
     integer = edge_index.dtype in (torch.int64, torch.int32)
     require(
         edge_index.dim() == 2 and edge_index.shape[0] == 2 and integer,
-        "edge_index", "be an int64 or int32 tensor of shape [2, edges]", f"{edge_index.dtype} {list(edge_index.shape)}",
+        "edge_index", "be an int64 or int32 tensor of shape [2, edges]", Shape(edge_index),
     )  # fmt: skip
     if edge_index.numel():
         low, high = (int(end) for end in torch.aminmax(edge_index))
@@ -134,7 +146,7 @@ def check_labels(name: str, y: object, num_nodes: int, task: Task = "multiclass"
     if task == "multiclass":
         require(
             y.shape == (num_nodes,) and y.dtype == torch.int64,
-            name, f"be an int64 tensor of shape [{num_nodes}]", f"{y.dtype} {list(y.shape)}",
+            name, f"be an int64 tensor of shape [{num_nodes}]", Shape(y),
         )  # fmt: skip
         return y
     require(
@@ -157,7 +169,7 @@ def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
     if given.dtype == torch.bool:
         return check_mask(name, given, num_nodes)
     whole = given.dim() == 1 and given.numel() > 0 and given.dtype in (torch.int64, torch.int32)
-    require(whole, name, "be numbers of nodes, or a mask", f"{given.dtype} {list(given.shape)}")
+    require(whole, name, "be numbers of nodes, or a mask", Shape(given))
     low, high = int(given.min()), int(given.max())
     require(low >= 0 and high < num_nodes, name, f"lie in 0..{num_nodes - 1}", f"{low}..{high}")
     mask = torch.zeros(num_nodes, dtype=torch.bool)
@@ -170,7 +182,7 @@ def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:
     mask = check_tensor(name, mask)
     require(
         mask.dtype == torch.bool and mask.shape == (num_nodes,),
-        name, f"be a boolean tensor of shape [{num_nodes}]", f"{mask.dtype} {list(mask.shape)}",
+        name, f"be a boolean tensor of shape [{num_nodes}]", Shape(mask),
         "turn node ids into a mask with mask = torch.zeros(nodes, dtype=torch.bool); mask[ids] = True",
     )  # fmt: skip
     require(bool(mask.any()), name, "hold at least one node", "an empty mask")

@@ -86,7 +86,7 @@ class Detector:
     def fit(self, data: Graph) -> Detector:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`."""
         graph = self._graph(data)
-        check_graph(graph)
+        check_graph(graph, content=not self._model_checks)
         outputs = self._outputs(graph)
         y, mask = node_labels(graph, outputs.task), node_mask(graph, "train_mask")
         self.method.fit(outputs, y, mask)
@@ -98,7 +98,7 @@ class Detector:
 
     def outputs(self, data: Graph) -> Outputs:
         """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
-        return self._outputs(self._checked(data))
+        return self._outputs(self._checked(data, content=not self._model_checks))
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
@@ -231,12 +231,16 @@ class Detector:
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         return data
 
-    def _checked(self, data: Any) -> Any:
+    @property
+    def _model_checks(self) -> bool:
+        return self.classifier is not None and self.classifier.checks_content
+
+    def _checked(self, data: Any, *, content: bool = True) -> Any:
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         graph = self._graph(data)
         check_feature_names(graph, self.feature_names_)
-        check_graph(graph, num_features=self.num_features_)
+        check_graph(graph, num_features=self.num_features_, content=content)
         return graph
 
     def _reach(self, hops: int | None) -> int:

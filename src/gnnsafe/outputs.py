@@ -62,6 +62,11 @@ class Classifier:
             require_known("embedding", self.embedding, [name for name, _ in self.model.named_modules() if name])
         check_task(self.task)
 
+    @property
+    def checks_content(self) -> bool:
+        """Whether the model itself looks at every number that it reads, as ours do."""
+        return self.forward is None and getattr(self.model, "checks_content", False)
+
     def __call__(self, graph: Graph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
         seen: list[Any] = []
@@ -173,8 +178,9 @@ class Outputs:
         task: Task = "multiclass",
     ) -> Outputs:
         """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
-        check_graph(graph, num_features=num_features)
-        return Classifier(model, forward, embedding, task)(graph)
+        classifier = Classifier(model, forward, embedding, task)
+        check_graph(graph, num_features=num_features, content=not classifier.checks_content)
+        return classifier(graph)
 
     @property
     def embeddings(self) -> Tensor:

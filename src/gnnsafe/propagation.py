@@ -98,21 +98,28 @@ def diffused(
     """The same for any values of nodes, one number or a row of them."""
     check_tensor("edge_index", edge_index)
     matrix = mean_matrix(edge_index, num_nodes=len(values), dtype=values.dtype, isolated=isolated)
-    diffusion: Tensor = _Diffusion.apply(matrix, values, steps, alpha)  # type: ignore[no-untyped-call]
-    return diffusion
+    if not (values.requires_grad and torch.is_grad_enabled()):
+        return _mixed(matrix, values, steps, alpha)
+    mixed: Tensor = _Mixed.apply(matrix, values, steps, alpha)  # type: ignore[no-untyped-call]
+    return mixed
 
 
-class _Diffusion(torch.autograd.Function):
-    """(αI + (1−α)A)^K s; the gradient of s is the same of Aᵀ."""
+def _mixed(matrix: Sparse, values: Tensor, steps: int, alpha: float) -> Tensor:
+    """(αI + (1−α)A)^K s."""
+    for _ in range(steps):
+        values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
+    return values
+
+
+class _Mixed(torch.autograd.Function):
+    """The gradient of s is the same of Aᵀ."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: Sparse, values: Tensor, steps: int, alpha: float) -> Tensor:
-        ctx.matrix, ctx.settings = matrix, (steps, alpha)
-        for _ in range(steps):
-            values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
-        return values
+    def forward(ctx: Any, matrix: Sparse, values: Tensor, *settings: Any) -> Tensor:
+        ctx.matrix, ctx.settings = matrix, settings
+        return _mixed(matrix, values, *settings)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
-        back = _Diffusion.apply(ctx.matrix.T, gradients[0].contiguous(), *ctx.settings)  # type: ignore[no-untyped-call]
+        back = _Mixed.apply(ctx.matrix.T, gradients[0].contiguous(), *ctx.settings)  # type: ignore[no-untyped-call]
         return None, back, None, None

@@ -38,9 +38,9 @@ def check_gamma(gamma: float) -> None:
     require(is_number(gamma) and 0 < gamma < 1, "gamma", "lie in (0, 1)", gamma)
 
 
-def check_unnormalised(logits: Tensor) -> None:
+def check_unnormalised(energies: Tensor) -> None:
     """Log-probabilities have no energy: it is 0 for every node, and what is left of it rounding."""
-    energetic = any(bool((energy(part).abs() > 1e-4).any()) for part in (logits[:100], logits))  # a few nodes tell
+    energetic = any(float(part.abs().max()) > 1e-4 for part in (energies[:100], energies))  # a few nodes tell
     require(
         energetic, "logits", "be unnormalised to have an energy", "log-probabilities",
         "return them from before log_softmax, or use MSP",
@@ -56,10 +56,12 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     [-1.3862...]
     """
     check_temperature(temperature)
+    if temperature != 1:
+        return temperature * energy(logits / temperature, task=task)
     heads = _heads(logits, task)
-    heads = heads if temperature == 1 else heads / temperature
     parts = [torch.logsumexp(rows, dim=-1) for rows in torch.split(heads, ROWS)]
-    return -temperature * torch.cat(parts).sum(dim=-1)
+    free = parts[0] if len(parts) == 1 else torch.cat(parts)
+    return -(free if task == "multiclass" else free.sum(dim=1))
 
 
 def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
@@ -68,7 +70,8 @@ def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
     >>> max_softmax(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.5, -0.9998...]
     """
-    return -torch.softmax(_heads(logits, task), dim=-1).amax(dim=-1).sum(dim=-1)
+    surest = torch.softmax(_heads(logits, task), dim=-1).amax(dim=-1)
+    return -(surest if task == "multiclass" else surest.sum(dim=1))
 
 
 def max_logit(logits: Tensor) -> Tensor:
@@ -113,9 +116,9 @@ def log_probabilities(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
 
 
 def _heads(logits: Tensor, task: Task) -> Tensor:
-    """The logits of each softmax: [nodes, 1, classes], or [nodes, labels, 2]."""
+    """The logits of each softmax: [nodes, classes], or [nodes, labels, 2]."""
     check_logits(logits)
     check_task(task)
     if task == "multiclass":
-        return logits.unsqueeze(1)
+        return logits
     return torch.stack([logits, torch.zeros_like(logits)], dim=-1)

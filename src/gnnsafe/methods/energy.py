@@ -24,6 +24,7 @@ class Energy(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−T log Σ_c exp(z_c / T)."""
+        energies = energy(outputs.logits, temperature=self.temperature, task=outputs.task)
         if outputs.task == "multiclass":
-            check_unnormalised(outputs.logits)
-        return energy(outputs.logits, temperature=self.temperature, task=outputs.task).float()
+            check_unnormalised(energies if self.temperature == 1 else energy(outputs.logits))
+        return energies.float()

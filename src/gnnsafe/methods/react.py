@@ -35,7 +35,7 @@ class ReAct(Method):
         """Learn where to cut: from the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
         if outputs.task == "multiclass":
-            check_unnormalised(outputs.logits)
+            check_unnormalised(energy(outputs.logits))
         activations = outputs.embeddings[node_mask(outputs.graph, "val_mask")]
         self.limit_ = float(np.percentile(activations.numpy(), self.percentile))
         return self

@@ -36,7 +36,7 @@ class ViM(Method):
         """Learn the directions that training embeddings hardly use."""
         super().fit(outputs, y, mask)
         if outputs.task == "multiclass":
-            check_unnormalised(outputs.logits)
+            check_unnormalised(energy(outputs.logits))
         h = outputs.embeddings[mask].double()
         self.origin_ = h.mean(dim=0)
         centred = h - self.origin_

@@ -107,7 +107,7 @@ def _minimise(
             outputs = Outputs(inside.training(), read, task)
             exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
             loss = objective.loss(outputs, exposed, epoch=epoch)
-            optimizer.zero_grad()
+            model.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient

@@ -6,9 +6,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import Task
@@ -155,18 +157,40 @@ class EnergyMargin(Objective):
         """Cross-entropy plus the weighted margin loss."""
         if exposure is None:
             raise exposure_missing(self)
-        above = F.relu(masked(self._energy(outputs), outputs.graph, "train_mask") - self.t_in)
-        below = F.relu(self.t_out - masked(self._energy(exposure), exposure.graph, "mask"))
-        margin = above.square().mean() + below.square().mean()
+        inside, outside = self._energy(outputs, "train_mask"), self._energy(exposure, "mask")
+        margin = _mean_squared_excess(inside, self.t_in, 1) + _mean_squared_excess(outside, self.t_out, -1)
         return CrossEntropy().loss(outputs) + self.weight * margin
 
     def reach(self) -> int:
         """As far as energy propagates to training and exposure nodes."""
         return self.steps
 
-    def _energy(self, outputs: Outputs) -> Tensor:
+    def _energy(self, outputs: Outputs, mask: str) -> Tensor:
         scores, edges = energy(outputs.logits, task=outputs.task), outputs.graph.edge_index
-        return propagate(scores, edges, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+        scores = propagate(scores, edges, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+        return masked(scores, outputs.graph, mask)
+
+
+def _mean_squared_excess(scores: Tensor, limit: float, sign: int) -> Tensor:
+    excess: Tensor = _MeanSquaredExcess.apply(scores, limit, sign)  # type: ignore[no-untyped-call]
+    return excess
+
+
+class _MeanSquaredExcess(torch.autograd.Function):
+    """mean relu(±(s − t))², with the gradient ±2 relu(±(s − t)) / n: one step each way."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, limit: float, sign: int) -> Tensor:
+        excess = (scores - limit).mul_(sign).relu_()
+        ctx.save_for_backward(excess)
+        ctx.sign = sign
+        return excess.dot(excess) / len(excess)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (excess,) = ctx.saved_tensors
+        return excess * (gradients[0] * (2 * ctx.sign / len(excess))), None, None
 
 
 @dataclass(frozen=True)
