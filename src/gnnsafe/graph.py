@@ -81,8 +81,8 @@ def node_mask(graph: Graph, name: str) -> Tensor:
 
 def masked(values: Tensor, graph: Graph, name: str) -> Tensor:
     """The values of the nodes in the graph's mask of that name; all of them as they are where it holds all nodes."""
-    mask = node_mask(graph, name)
-    return values if bool(mask.all()) else values.index_select(0, mask.nonzero().squeeze(1))
+    nodes = node_mask(graph, name).nonzero().squeeze(1)
+    return values if len(nodes) == len(values) else values.index_select(0, nodes)
 
 
 def reaching(mask: Tensor, edge_index: Tensor, hops: int) -> Tensor:

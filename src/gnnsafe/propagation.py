@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from gnnsafe.checks import check_scores, check_tensor
 from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.sparse import Isolated, Sparse, mean_matrix
 
-__all__ = ["Unpropagated", "check_propagation", "diffused", "propagate", "shares", "weights"]
+__all__ = ["Unpropagated", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
 
 
 class Unpropagated(NamedTuple):
@@ -98,28 +98,11 @@ def diffused(
     """The same for any values of nodes, one number or a row of them."""
     check_tensor("edge_index", edge_index)
     matrix = mean_matrix(edge_index, num_nodes=len(values), dtype=values.dtype, isolated=isolated)
-    if not (values.requires_grad and torch.is_grad_enabled()):
-        return _mixed(matrix, values, steps, alpha)
-    mixed: Tensor = _Mixed.apply(matrix, values, steps, alpha)  # type: ignore[no-untyped-call]
-    return mixed
+    return mixed(values, matrix, steps, alpha)
 
 
-def _mixed(matrix: Sparse, values: Tensor, steps: int, alpha: float) -> Tensor:
+def mixed(values: Tensor, matrix: Sparse, steps: int, alpha: float) -> Tensor:
     """(αI + (1−α)A)^K s."""
     for _ in range(steps):
         values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
     return values
-
-
-class _Mixed(torch.autograd.Function):
-    """The gradient of s is the same of Aᵀ."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Sparse, values: Tensor, *settings: Any) -> Tensor:
-        ctx.matrix, ctx.settings = matrix, settings
-        return _mixed(matrix, values, *settings)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None, None]:
-        back = _Mixed.apply(ctx.matrix.T, gradients[0].contiguous(), *ctx.settings)  # type: ignore[no-untyped-call]
-        return None, back, None, None

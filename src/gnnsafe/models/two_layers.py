@@ -191,6 +191,7 @@ class TwoLayers:
         inputs = model.prepare(graph.x, graph.edge_index)
         adjacency = scipy_csr(inputs.adjacency.csr)
         self.model, self.norm = model, cast(Any, model.norms[0])
+        self.weights = model.weights[0], self.norm.weight, self.norm.bias, model.weights[1], model.biases[0]
         self.rows = _rows(inputs, *(adjacency[rows.numpy()] for rows in (training, validation)))
         self.last, self.last_in_validation = (
             LastLayer(matrix, *model.weights[1].shape) for matrix in (self.rows.training, self.rows.validation)
@@ -199,20 +200,19 @@ class TwoLayers:
 
     def training(self) -> Tensor:
         """Logits of the training rows, with gradients."""
-        model, norm = self.model, self.norm
-        stem = self.rows.stem(model.weights[0].detach()) if self.stem is None else self.stem
+        stem = self.rows.stem(self.weights[0].detach()) if self.stem is None else self.stem
         self.stem = None
-        norm.num_batches_tracked.add_(1)
-        weights = model.weights[0], norm.weight, norm.bias, model.weights[1], model.biases[0]
-        logits: Tensor = _Logits.apply(self, stem, *weights)  # type: ignore[no-untyped-call]
+        self.norm.num_batches_tracked.add_(1)
+        logits: Tensor = _Logits.apply(self, stem, *self.weights)  # type: ignore[no-untyped-call]
         return logits
 
     @torch.no_grad()
     def validation(self) -> Tensor:
         """Logits of the validation rows; S is kept for the training pass of the same weights."""
-        self.stem = self.rows.stem(self.model.weights[0])
+        first, _, _, last, bias = self.weights
+        self.stem = self.rows.stem(first)
         hidden = self.rows.validated(self.stem, *self.model.folded(0))
-        return self.last_in_validation(hidden, self.model.weights[1])[0].add_(self.model.biases[0])
+        return self.last_in_validation(hidden, last)[0].add_(bias)
 
 
 def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows | FewRows:

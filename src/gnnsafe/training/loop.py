@@ -107,7 +107,8 @@ def _minimise(
             outputs = Outputs(inside.training(), read, task)
             exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
             loss = objective.loss(outputs, exposed, epoch=epoch)
-            model.zero_grad()
+            for parameter, _ in trainable:
+                parameter.grad = None
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient

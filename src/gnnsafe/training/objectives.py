@@ -15,11 +15,11 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import Task
 from gnnsafe.errors import InputError, is_number, require, require_whole
-from gnnsafe.graph import Graph, masked, node_labels
+from gnnsafe.graph import Graph, masked, node_labels, node_mask
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import check_propagation, propagate
+from gnnsafe.propagation import check_propagation, mixed
 from gnnsafe.scores import energy, log_probabilities
-from gnnsafe.sparse import Isolated
+from gnnsafe.sparse import Isolated, mean_matrix
 
 __all__ = [
     "BoundedEnergy",
@@ -157,40 +157,45 @@ class EnergyMargin(Objective):
         """Cross-entropy plus the weighted margin loss."""
         if exposure is None:
             raise exposure_missing(self)
-        inside, outside = self._energy(outputs, "train_mask"), self._energy(exposure, "mask")
-        margin = _mean_squared_excess(inside, self.t_in, 1) + _mean_squared_excess(outside, self.t_out, -1)
+        margin = self._margin(outputs, "train_mask", 1, self.t_in) + self._margin(exposure, "mask", -1, self.t_out)
         return CrossEntropy().loss(outputs) + self.weight * margin
 
     def reach(self) -> int:
         """As far as energy propagates to training and exposure nodes."""
         return self.steps
 
-    def _energy(self, outputs: Outputs, mask: str) -> Tensor:
-        scores, edges = energy(outputs.logits, task=outputs.task), outputs.graph.edge_index
-        scores = propagate(scores, edges, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
-        return masked(scores, outputs.graph, mask)
+    def _margin(self, outputs: Outputs, mask: str, sign: int, limit: float) -> Tensor:
+        logits, graph = outputs.logits, outputs.graph
+        nodes = node_mask(graph, mask).nonzero().squeeze(1)
+        means = mean_matrix(graph.edge_index, num_nodes=len(logits), dtype=logits.dtype, isolated=self.isolated)
+        margin: Tensor = _Margin.apply(  # type: ignore[no-untyped-call]
+            logits, outputs.task, nodes, sign, limit, means, self.steps, self.alpha
+        )
+        return margin
 
 
-def _mean_squared_excess(scores: Tensor, limit: float, sign: int) -> Tensor:
-    excess: Tensor = _MeanSquaredExcess.apply(scores, limit, sign)  # type: ignore[no-untyped-call]
-    return excess
+class _Margin(torch.autograd.Function):
+    """Mean of e_i² over some nodes i, e = relu(±(P E − t)), where P propagates and E are the energies of logits z.
 
-
-class _MeanSquaredExcess(torch.autograd.Function):
-    """mean relu(±(s − t))², with the gradient ±2 relu(±(s − t)) / n: one step each way."""
+    Its gradient is −p_i (Pᵀ g)_i at node i, with p the softmax (or sigmoids) of z and g = ±2 e / n. By hand, on the way
+    there: the steps of the way back are as many as those of autograd's overhead.
+    """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, limit: float, sign: int) -> Tensor:
-        excess = (scores - limit).mul_(sign).relu_()
-        ctx.save_for_backward(excess)
-        ctx.sign = sign
-        return excess.dot(excess) / len(excess)
+    def forward(ctx: Any, logits: Tensor, task: Task, nodes: Tensor, sign: int, limit: float, *mix: Any) -> Tensor:
+        energies = energy(logits, task=task)
+        excess = mixed(energies, *mix).index_select(0, nodes).sub_(limit).mul_(sign).relu_()
+        slope = torch.zeros_like(energies).index_copy_(0, nodes, excess * (-2 * sign / len(nodes)))
+        means, *settings = mix
+        likely = logits.sigmoid() if task == "multilabel" else (logits + energies.unsqueeze(1)).exp_()
+        ctx.save_for_backward(likely.mul_(mixed(slope, means.T, *settings).unsqueeze(1)))
+        return excess.dot(excess) / len(nodes)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (excess,) = ctx.saved_tensors
-        return excess * (gradients[0] * (2 * ctx.sign / len(excess))), None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * gradients[0], *[None] * 7
 
 
 @dataclass(frozen=True)
