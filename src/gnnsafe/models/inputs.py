@@ -40,7 +40,7 @@ def product(features: Features, weight: Tensor) -> Tensor:
     """X W."""
     if isinstance(features, Tensor) and features.layout == torch.strided:
         if (columns := weight.shape[1]) < FEWEST_COLUMNS and not torch.is_grad_enabled():
-            return (features @ F.pad(weight, (0, FEWEST_COLUMNS - columns)))[:, :columns].contiguous()
+            return (features @ F.pad(weight, (0, FEWEST_COLUMNS - columns)))[:, :columns]
         return F.linear(features, weight.T.contiguous())  # BLAS wants few columns as rows, forward and backward
     return features @ weight
 
