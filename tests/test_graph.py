@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gnnsafe.graph import check_graph, node_labels, node_mask
+from gnnsafe.graph import check_graph, masked, node_labels, node_mask
 from gnnsafe.sparse import Sparse
 
 EDGES = torch.tensor([[0], [1]])
@@ -21,6 +21,20 @@ def test_what_is_a_graph(directed, blocks):
     check_graph(blocks)
     check_graph(graph(edge_index=torch.empty(2, 0, dtype=torch.int64)))
     check_graph(graph(x=torch.rand(3, 2, dtype=torch.float64)), num_features=2)
+
+
+def test_content_is_looked_at_where_it_is_asked_for():
+    check_graph(graph(x=torch.full((3, 2), float("nan")), edge_index=torch.tensor([[0], [7]])), content=False)
+    with pytest.raises(ValueError, match="'x' must have 5 features"):
+        check_graph(graph(), num_features=5, content=False)
+
+
+def test_masked():
+    values = torch.tensor([1.0, 2.0, 3.0])
+    assert masked(values, graph(mask=torch.tensor([True, False, True])), "mask").tolist() == [1.0, 3.0]
+    assert masked(values, graph(mask=torch.ones(3, dtype=torch.bool)), "mask") is values
+    with pytest.raises(ValueError, match="'mask' must hold at least one node"):
+        masked(values, graph(mask=torch.zeros(3, dtype=torch.bool)), "mask")
 
 
 @pytest.mark.parametrize(

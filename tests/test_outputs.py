@@ -3,13 +3,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
+import scipy.sparse as sp
 import torch
 from torch import nn
 from torch_geometric.data import Data
 
 from gnnsafe import Outputs
 from gnnsafe.models import GCN
-from gnnsafe.outputs import Penultimate, evaluating
+from gnnsafe.outputs import Classifier, Penultimate, evaluating
+from gnnsafe.sparse import Sparse
 
 
 class Model(nn.Module):
@@ -271,3 +273,23 @@ class TestTask:
     def test_a_task_that_is_none(self, directed):
         with pytest.raises(ValueError, match="'task' must be one of multiclass, multilabel"):
             Outputs.of(Model((5, 2)), directed, task="binary")
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_our_models_look_at_every_number_themselves(directed, layout):
+    """Once while they remember the graph, and again when it has changed, by whatever way."""
+    if layout == "csr":
+        directed.x = Sparse(sp.csr_array(directed.x.numpy())).csr
+    model = GCN(6, 8, 2)
+    assert Classifier(model).checks_content
+    assert not Classifier(model, forward=lambda model, data: model(data.x, data.edge_index)).checks_content
+    assert not Classifier(Model()).checks_content
+    Outputs.of(model, directed)
+    entries = directed.x if layout == "dense" else directed.x.values()
+    entries.numpy()[0] = float("nan")  # torch does not see it
+    with pytest.raises(ValueError, match="'x' must be finite"):
+        Outputs.of(model, directed)
+    entries.numpy()[0] = 0.0
+    directed.edge_index.numpy()[0, 0] = 99
+    with pytest.raises(ValueError, match="'edge_index' must hold node ids < 5"):
+        Outputs.of(model, directed)

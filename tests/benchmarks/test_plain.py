@@ -8,10 +8,11 @@ import torch
 from benchmarks.cases import compact, generated
 from benchmarks.timing import Machine, Work, in_turns
 
-from benchmarks import plain
-from gnnsafe import EnergyMargin, Outputs, metrics, train
+from benchmarks import measures, plain, timing
+from gnnsafe import CrossEntropy, EnergyMargin, Outputs, metrics, train
 from gnnsafe.methods import GNNSafe
 from gnnsafe.models import GCN, MODELS
+from gnnsafe.models.two_layers import TwoLayers
 
 
 def with_own_biases(name: str) -> torch.nn.Module:
@@ -66,6 +67,37 @@ def test_ways_take_turns_and_the_first_turn_does_not_count():
     medians = in_turns([lambda: calls.append("a") or [1.0], lambda: calls.append("b") or [2.0, 4.0]], budget=60, most=3)
     assert calls == ["a", "b"] * 4
     assert medians == [1.0, 3.0]
+
+
+def test_a_block_warms_up_unless_it_is_slow(monkeypatch):
+    calls = []
+    monkeypatch.setattr(timing, "seconds", lambda call: call() or durations[len(calls) - 1])
+    durations = [9.0, 0.1, 0.2, 0.3]
+    assert timing.several(lambda: calls.append(1), within=1.0)() == [9.0]
+    calls.clear()
+    durations = [0.5, 0.1, 0.2, 0.3, 9.0]
+    assert timing.several(lambda: calls.append(1), within=1.0)() == [0.1, 0.2, 0.3]
+    calls.clear()
+    assert timing.several(lambda: calls.append(1), at_most=2, within=1.0)() == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("density", [0.02, 1.0])
+def test_the_work_of_a_step_by_hand(density):
+    graph = compact(generated(200, 400, 8, density, 3, seed=0))
+    model = GCN(8, plain.HIDDEN, 3)
+    work = measures.step_work(model, graph, "train_mask", CrossEntropy(), graph.val_mask)
+    passes = TwoLayers(model, graph, *(graph[name].nonzero().squeeze(1) for name in ("train_mask", "val_mask")))
+    layers = [(layer.adjacency.csr.values().numel(), *layer.adjacency.csr.shape)
+              for layer in (passes.last, passes.last_in_validation)]  # fmt: skip
+    assert all(layer.hears_first for layer in (passes.last, passes.last_in_validation))
+    last = [2 * entries * 64 + 2 * kept * 64 * 3 for entries, kept, _ in layers]
+    last = 2 * last[0] + 2 * layers[0][1] * 64 * 3 + last[1]  # there and back, where ∂W₂ is one product more
+    if density == 1:
+        first = 2 * 64 * 8 * (len(passes.rows.features) + layers[0][2] + 8)
+    else:
+        assert passes.rows.inputs.aggregated
+        first = 2 * 2 * 64 * passes.rows.inputs.features.csr.values().numel()
+    assert work.flops == first + last
 
 
 def test_the_bound_is_the_slower_of_moving_and_multiplying():

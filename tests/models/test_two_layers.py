@@ -15,7 +15,7 @@ from torch import nn
 from gnnsafe import CrossEntropy, EnergyMargin, OutlierExposure, train
 from gnnsafe.models import GCN, inputs, passes, two_layers
 from gnnsafe.models.passes import StagedPasses
-from gnnsafe.models.two_layers import AllRows, FewRows, TwoLayers, suits
+from gnnsafe.models.two_layers import AllRows, FewRows, LastLayer, TwoLayers, suits
 from gnnsafe.sparse import Sparse
 from gnnsafe.training import BoundedEnergy
 
@@ -99,6 +99,44 @@ def test_the_route_is_the_cheaper_one(directed, words):
     assert isinstance(TwoLayers(model, graph, everyone, everyone[:0]).rows, FewRows)  # their covariance is small
     for other in (directed, words):  # more features than rows to save; sparse features
         assert isinstance(TwoLayers(network(other.x.shape[1], torch.float32), other, *rows(other)).rows, AllRows)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_the_last_layer_takes_the_shorter_order(few):
+    generator = torch.Generator().manual_seed(0)
+    dense = torch.rand(3 if few else 9, 9, generator=generator, dtype=torch.float64)
+    hidden, weight = (torch.randn(size, generator=generator, dtype=torch.float64) for size in ((9, 5), (5, 4)))
+    gradient = torch.randn(len(dense), 4, generator=generator, dtype=torch.float64)
+    layer = LastLayer(sp.csr_array(dense.numpy()), 5, 4)
+    # 27 entries · (5 − 4) columns more to hear for (9 − 3) · 5 · 4 multiplications fewer; 81 for none
+    assert layer.hears_first is few
+    logits, kept = layer(hidden, weight)
+    back, last = layer.back(gradient, kept, weight)
+    torch.testing.assert_close(logits, dense @ hidden @ weight)
+    torch.testing.assert_close(back(slice(1, 3)), (dense.T @ gradient @ weight.T)[1:3])
+    torch.testing.assert_close(last, hidden.T @ dense.T @ gradient)
+
+
+def test_blocks_of_rows_add_up(monkeypatch):
+    whole, parts = (network(4, torch.float64) for _ in range(2))
+    graph = wide()
+    graph.x = graph.x.double()
+    everyone = torch.arange(graph.num_nodes)
+    results = []
+    for model, size in ((whole, 1000), (parts, 7)):
+        monkeypatch.setattr(two_layers, "BLOCK", size)
+        both = TwoLayers(model, graph, everyone, torch.tensor([1, 2, 3]))
+        logits = both.training()
+        gradients = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
+        results.append([logits, *gradients, both.validation()])
+    for actual, expected in zip(*results, strict=True):
+        assert_close(actual, expected, 1e-12)
+
+
+def test_aggregated_rows_begin_with_a_line_of_the_cache(directed):
+    features = inputs.convolution_inputs(directed.x, directed.edge_index).features
+    assert features.shape == (5, 6)
+    assert features.stride() == (16, 1)
 
 
 def test_few_rows_are_few():

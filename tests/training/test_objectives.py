@@ -117,6 +117,32 @@ def test_gradients_flow_through_the_propagation(directed):
     assert logits.grad[3].abs().sum() == 0
 
 
+@pytest.mark.parametrize("isolated", ["keep", "decay"])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+@pytest.mark.parametrize("mask", [[True] * 5, [True, False, True, False, True]])
+def test_the_margin_has_the_gradient_of_its_formula(directed, task, isolated, mask):
+    torch.manual_seed(0)
+    directed.x = directed.x.double()
+    directed.mask = directed.train_mask = torch.tensor(mask)
+    directed.y = torch.tensor([0, 1, 2, 0, 1])
+    directed.y = torch.nn.functional.one_hot(directed.y) if task == "multilabel" else directed.y
+    inside, outside = (2 * torch.randn(5, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    objective = EnergyMargin(-4.0, -1.0, 0.7, steps=3, alpha=0.3, isolated=isolated)
+    sides = Outputs(inside, directed, task), Outputs(outside, directed, task)
+    loss = objective.loss(*sides)
+
+    def excess(logits, sign, limit):
+        scores = propagate(energy(logits, task=task), directed.edge_index, steps=3, alpha=0.3, isolated=isolated)
+        return torch.relu(sign * (scores[directed.mask] - limit)).square().mean()
+
+    expected = CrossEntropy().loss(sides[0]) + 0.7 * (excess(inside, 1, -4.0) + excess(outside, -1, -1.0))
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    pairs = zip(*(torch.autograd.grad(value, [inside, outside]) for value in (loss, expected)), strict=True)
+    for actual, wanted in pairs:
+        assert wanted.abs().max() > 0
+        torch.testing.assert_close(actual, wanted, atol=1e-12, rtol=0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
