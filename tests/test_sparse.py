@@ -10,7 +10,8 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
-from gnnsafe.sparse import Pattern, Sparse, attention_pattern, gcn_matrix, mean_matrix, remembered, sum_matrix
+from gnnsafe import sparse
+from gnnsafe.sparse import Pattern, Sparse, attention_pattern, gcn_matrix, held, mean_matrix, remembered, sum_matrix
 
 
 @pytest.fixture
@@ -171,3 +172,22 @@ def test_products_of_any_width(columns, dtype):
     torch.testing.assert_close(*(torch.autograd.grad((y * direction).sum(), dense) for y in (actual, expected)))
     with torch.no_grad():
         assert torch.equal(matrix @ dense, actual)
+
+
+def test_what_is_held_is_read_once(monkeypatch):
+    edges, reads = torch.tensor([[0], [1]]), []
+    digest = sparse.xxhash.xxh3_128_digest
+    monkeypatch.setattr(sparse.xxhash, "xxh3_128_digest", lambda content: reads.append(1) or digest(content))
+
+    def matrix() -> object:
+        return mean_matrix(edges, num_nodes=2, dtype=torch.float32, isolated="keep")
+
+    before = matrix()
+    with held(edges):
+        assert len(reads) == 2
+        assert matrix() is matrix() is before
+        assert len(reads) == 2
+    edges[:] = torch.tensor([[1], [0]])
+    assert matrix() is not before  # it is read again, once nobody says that it keeps its content
+    with held(edges):
+        assert matrix() is not before

@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ __all__ = [
     "Sparse",
     "attention_pattern",
     "gcn_matrix",
+    "held",
     "in_degrees",
     "mean_matrix",
     "remembered",
@@ -178,7 +181,22 @@ def _same(a: Any, b: Any) -> bool:
     return a.shape == b.shape and all(np.array_equal(left, right) for left, right in pairs)
 
 
-def _fingerprint(tensor: Tensor) -> tuple[Hashable, ...]:
+_held: ContextVar[dict[int, Hashable]] = ContextVar("held", default={})  # noqa: B039 - never written to
+
+
+@contextmanager
+def held(*tensors: Tensor) -> Iterator[None]:
+    """Within it these tensors are taken to keep their content: it is read once, for all that is remembered of them."""
+    token = _held.set({id(tensor): _fingerprint(tensor) for tensor in tensors})
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+def _fingerprint(tensor: Tensor) -> Hashable:
+    if (known := _held.get().get(id(tensor))) is not None:
+        return known
     tensor = tensor.detach()
     if tensor.layout == torch.sparse_csr:
         parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
