@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,6 +37,8 @@ def test_a_record_for_each_graph_explains_its_figures(task):
     assert near.model == "GCN(500, 64, 6)"
     assert near.source.startswith("the seed, a random split")
     assert (near.data, near.versions["gnnsafe"], near.versions["torch"]) == ("data", "1.0", torch.__version__)
+    assert near.versions["numpy"] == np.__version__
+    assert set(near.versions) == {"gnnsafe", "torch", "python", "numpy", "scipy", "torch-geometric"}
     assert set(near.seconds) == {"train", "epoch", "forward", "score"}
     assert near.seconds["epoch"] == near.seconds["train"] / 2
     assert near.memory > 100

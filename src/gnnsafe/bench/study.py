@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ from gnnsafe.models import MODELS
 
 __all__ = ["Task", "carry_out", "chains", "code_version", "data_fingerprint", "demo_cell", "tasks"]
 
+OTHER_VERSIONS = {
+    "python": platform.python_version(),
+    **{name: metadata.version(name) for name in ("numpy", "scipy", "torch-geometric")},
+}
 MOVED = ("label", "domain", "time")  # shifts whose ID graph is their own
 
 
@@ -49,7 +54,7 @@ class Task:
             lr=recipe.lr,
             chosen=recipe.chosen,
             data=self.data,
-            versions={"gnnsafe": self.version, "torch": torch.__version__, "python": platform.python_version()},
+            versions={"gnnsafe": self.version, "torch": torch.__version__, **OTHER_VERSIONS},
             created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             **outcome,
         )
