@@ -64,13 +64,13 @@ def once(call: Callable[[], object]) -> Blocks:
 
 
 def several(call: Callable[[], object], *, at_most: int = 10, within: float = 0.2) -> Blocks:
-    """A block of a few calls after one that warms up, since another way ran before it; of one where it is slow."""
+    """A block of calls after one that warms up, since another way ran before it: a few, or one where it is slow."""
 
     def block() -> Sequence[float]:
-        first, taken = seconds(call), []
+        first, taken = seconds(call), [seconds(call)]
         while first + sum(taken) < within and len(taken) < at_most:
             taken.append(seconds(call))
-        return taken or [first]
+        return taken
 
     return block
 
@@ -80,8 +80,9 @@ def in_turns(ways: Sequence[Blocks], *, budget: float, most: int = 30) -> list[f
     for way in ways:
         way()
     times: list[list[float]] = [[] for _ in ways]
-    start = perf_counter()
-    while not times[0] or (perf_counter() - start < budget and len(times[0]) < most):
+    start, turns = perf_counter(), 0
+    while not turns or (perf_counter() - start < budget and turns < most):
+        turns += 1
         for way, taken in zip(ways, times, strict=True):
             taken += way()
     return [median(taken) for taken in times]

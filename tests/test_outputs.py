@@ -9,7 +9,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gnnsafe import Outputs
-from gnnsafe.models import GCN
+from gnnsafe.models import GCN, MODELS
 from gnnsafe.outputs import Classifier, Penultimate, evaluating
 from gnnsafe.sparse import Sparse
 
@@ -276,14 +276,13 @@ class TestTask:
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-def test_our_models_look_at_every_number_themselves(directed, layout):
+@pytest.mark.parametrize("name", MODELS)
+def test_our_models_look_at_every_number_themselves(directed, name, layout):
     """Once while they remember the graph, and again when it has changed, by whatever way."""
     if layout == "csr":
         directed.x = Sparse(sp.csr_array(directed.x.numpy())).csr
-    model = GCN(6, 8, 2)
+    model = MODELS[name](6, 8, 2)
     assert Classifier(model).checks_content
-    assert not Classifier(model, forward=lambda model, data: model(data.x, data.edge_index)).checks_content
-    assert not Classifier(Model()).checks_content
     Outputs.of(model, directed)
     entries = directed.x if layout == "dense" else directed.x.values()
     entries.numpy()[0] = float("nan")  # torch does not see it
@@ -293,3 +292,30 @@ def test_our_models_look_at_every_number_themselves(directed, layout):
     directed.edge_index.numpy()[0, 0] = 99
     with pytest.raises(ValueError, match="'edge_index' must hold node ids < 5"):
         Outputs.of(model, directed)
+
+
+def test_nobody_else_is_trusted_to(directed):
+    class Summed(GCN):
+        def forward(self, x, edge_index):
+            source, target = edge_index
+            return torch.zeros(len(x), 3).index_add(0, target, x[source, :3])
+
+    patched, hooked = GCN(6, 8, 2), GCN(6, 8, 2)
+    patched.forward = lambda x, edge_index: torch.zeros(len(x), 2)
+    hooked.register_forward_pre_hook(lambda module, inputs: (inputs[0].nan_to_num(), inputs[1]))
+    calls = [(Model(), None), (Summed(6, 8, 2), None), (patched, None), (hooked, None), (GCN(6, 8, 2), GCN.__call__)]
+    for model, forward in calls:
+        assert not Classifier(model, forward=forward).checks_content
+    directed.edge_index[0, 0] = -1  # the last node to torch
+    with pytest.raises(ValueError, match="'edge_index' must hold node ids >= 0"):
+        Outputs.of(Summed(6, 8, 2), directed)
+    directed.x[0] = float("nan")
+    with pytest.raises(ValueError, match="'x' must be finite"):
+        Outputs.of(hooked, directed)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_and_embeddings_lie_as_they_look(directed, name):
+    outputs = Outputs.of(MODELS[name](6, 8, 2), directed)
+    assert outputs.logits.is_contiguous()
+    assert outputs.embeddings.is_contiguous()

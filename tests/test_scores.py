@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from scipy import special, stats
 
 import gnnsafe
 from gnnsafe import scores
+from gnnsafe.sparse import Sparse
 
 LOGITS = hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.floats(-50, 50))
 
@@ -87,3 +89,14 @@ def test_bad_temperature(temperature):
 def test_large_but_finite_logits_are_not_mistaken_for_infinite_ones():
     logits = torch.full((4, 2), 3e38)  # their sum overflows
     assert torch.isfinite(gnnsafe.max_logit(logits)).all()
+
+
+def test_logits_are_checked_before_a_temperature_divides_them():
+    sparse = Sparse(sp.csr_array(np.eye(2))).csr
+    for logits in ([[0.0, 1.0]], torch.tensor([[0, 1]]), sparse):
+        with pytest.raises(ValueError, match="'logits' must be"):
+            scores.energy(logits, temperature=2.0)
+
+
+def test_no_nodes_have_no_scores():
+    assert gnnsafe.score_logits(torch.zeros(0, 3), torch.zeros(2, 0, dtype=torch.int64)).shape == (0,)

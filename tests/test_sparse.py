@@ -11,7 +11,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
 from gnnsafe import sparse
-from gnnsafe.sparse import Pattern, Sparse, attention_pattern, gcn_matrix, held, mean_matrix, remembered, sum_matrix
+from gnnsafe.sparse import Held, Pattern, Sparse, attention_pattern, gcn_matrix, mean_matrix, remembered, sum_matrix
 
 
 @pytest.fixture
@@ -183,11 +183,17 @@ def test_what_is_held_is_read_once(monkeypatch):
         return mean_matrix(edges, num_nodes=2, dtype=torch.float32, isolated="keep")
 
     before = matrix()
-    with held(edges):
+    constant = Held(edges)
+    with constant:
         assert len(reads) == 2
         assert matrix() is matrix() is before
         assert len(reads) == 2
     edges[:] = torch.tensor([[1], [0]])
     assert matrix() is not before  # it is read again, once nobody says that it keeps its content
-    with held(edges):
-        assert matrix() is not before
+    other = matrix()
+    with constant:  # untrue, which harms nobody else
+        wrong = mean_matrix(edges, num_nodes=3, dtype=torch.float32, isolated="keep")
+    assert matrix() is other
+    assert (
+        mean_matrix(edges, num_nodes=3, dtype=torch.float32, isolated="keep") is wrong
+    )  # kept for what it was made of

@@ -123,15 +123,15 @@ def check_scores(scores: Tensor) -> None:
     check_finite("scores", scores)
 
 
-def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
-    """Edges are integers of shape [2, edges], each the id of one of `num_nodes` nodes."""
+def check_edge_index(edge_index: Tensor, num_nodes: int, *, content: bool = True) -> None:
+    """Edges are integers of shape [2, edges], and their `content` the ids of `num_nodes` nodes."""
     check_tensor("edge_index", edge_index)
     integer = edge_index.dtype in (torch.int64, torch.int32)
     require(
         edge_index.dim() == 2 and edge_index.shape[0] == 2 and integer,
         "edge_index", "be an int64 or int32 tensor of shape [2, edges]", Shape(edge_index),
     )  # fmt: skip
-    if edge_index.numel():
+    if content and edge_index.numel():
         low, high = (int(end) for end in torch.aminmax(edge_index))
         require(low >= 0, "edge_index", "hold node ids >= 0", low)
         require(high < num_nodes, "edge_index", f"hold node ids < {num_nodes}, the number of nodes", high)

@@ -111,7 +111,7 @@ class Detector:
         or the method anything; where validation nodes chose the epoch, others are better. `by_class` compares a node
         with the calibration nodes of its own predicted class, so that error rates hold in each class.
         """
-        graph = self._graph(data)
+        graph = self._checked(data, content=False)
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         if mask is None and self.method.learns_from_validation():
             warnings.warn(

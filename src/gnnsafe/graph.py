@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from types import SimpleNamespace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 import xxhash
@@ -32,7 +32,6 @@ __all__ = [
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
 
 
-@runtime_checkable
 class Graph(Protocol):
     """Anything with features and edges: a PyG `Data`, or any object with these attributes.
 
@@ -61,8 +60,7 @@ def check_graph(graph: Any, *, num_features: int | None = None, content: bool = 
         raise InputError(f"'data' must have x and edge_index, as PyG's Data has (got {type(graph).__name__})")
     x = check_features(graph.x, content=content)
     require(num_features in (None, x.shape[1]), "x", f"have {num_features} features", x.shape[1])
-    if content:
-        check_edge_index(graph.edge_index, x.shape[0])
+    check_edge_index(graph.edge_index, x.shape[0], content=content)
 
 
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
@@ -81,8 +79,10 @@ def node_mask(graph: Graph, name: str) -> Tensor:
 
 def masked(values: Tensor, graph: Graph, name: str) -> Tensor:
     """The values of the nodes in the graph's mask of that name; all of them as they are where it holds all nodes."""
-    nodes = node_mask(graph, name).nonzero().squeeze(1)
-    return values if len(nodes) == len(values) else values.index_select(0, nodes)
+    mask = node_mask(graph, name)
+    require(len(values) == len(mask), name, f"have one entry for each of {len(values)} rows", len(mask))
+    nodes = mask.nonzero().squeeze(1)
+    return values if len(nodes) == len(mask) else values.index_select(0, nodes)
 
 
 def reaching(mask: Tensor, edge_index: Tensor, hops: int) -> Tensor:

@@ -16,7 +16,9 @@ from gnnsafe.checks import Task, check_features, check_logits, check_task, check
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph, changed, check_graph
 
-__all__ = ["Classifier", "Outputs", "Penultimate", "evaluating"]
+__all__ = ["CAREFUL", "Classifier", "Outputs", "Penultimate", "evaluating", "full_precision"]
+
+CAREFUL: set[type[nn.Module]] = set()  # models that refuse features that are no numbers and edges of missing nodes
 
 Forward = Callable[[nn.Module, Any], Tensor]
 Edit = Callable[[Tensor], Tensor]
@@ -64,8 +66,9 @@ class Classifier:
 
     @property
     def checks_content(self) -> bool:
-        """Whether the model itself looks at every number that it reads, as ours do."""
-        return self.forward is None and getattr(self.model, "checks_content", False)
+        """Whether the model itself looks at every number that it reads."""
+        changed = self.forward is not None or "forward" in vars(self.model) or self.model._forward_pre_hooks
+        return type(self.model) in CAREFUL and not changed
 
     def __call__(self, graph: Graph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
@@ -99,7 +102,7 @@ class Classifier:
         logits = self._called(graph)
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
-        logits = _full_precision(logits)
+        logits = full_precision(logits)
         check_logits(logits)
         nodes = graph.x.shape[0]
         require(len(logits) == nodes, "logits", f"have one row for each of {nodes} nodes", len(logits))
@@ -148,10 +151,10 @@ class Classifier:
         embeddings = check_tensor(name, seen[0])
         shape = list(embeddings.shape)
         require(embeddings.dim() == 2 and shape[0] == num_nodes, name, f"be of shape [{num_nodes}, dimensions]", shape)
-        return _full_precision(embeddings)
+        return full_precision(embeddings)
 
 
-def _full_precision(tensor: Tensor) -> Tensor:
+def full_precision(tensor: Tensor) -> Tensor:
     """Half precision has too few digits for energies."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize < 4 else tensor
 

@@ -40,9 +40,9 @@ def check_gamma(gamma: float) -> None:
 
 def check_unnormalised(energies: Tensor) -> None:
     """Log-probabilities have no energy: it is 0 for every node, and what is left of it rounding."""
-    energetic = any(float(part.abs().max()) > 1e-4 for part in (energies[:100], energies))  # a few nodes tell
+    energetic = any(bool((part.abs() > 1e-4).any()) for part in (energies[:100], energies))  # a few nodes tell
     require(
-        energetic, "logits", "be unnormalised to have an energy", "log-probabilities",
+        energetic or len(energies) == 0, "logits", "be unnormalised to have an energy", "log-probabilities",
         "return them from before log_softmax, or use MSP",
     )  # fmt: skip
 
@@ -56,12 +56,11 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     [-1.3862...]
     """
     check_temperature(temperature)
-    if temperature != 1:
-        return temperature * energy(logits / temperature, task=task)
     heads = _heads(logits, task)
+    heads = heads if temperature == 1 else heads / temperature
     parts = [torch.logsumexp(rows, dim=-1) for rows in torch.split(heads, ROWS)]
     free = parts[0] if len(parts) == 1 else torch.cat(parts)
-    return -(free if task == "multiclass" else free.sum(dim=1))
+    return -temperature * (free if task == "multiclass" else free.sum(dim=1))
 
 
 def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:

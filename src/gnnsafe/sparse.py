@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import Any, Literal, TypeVar
 
@@ -25,12 +24,12 @@ from torch.autograd.function import once_differentiable
 from gnnsafe.checks import check_edge_index
 
 __all__ = [
+    "Held",
     "Isolated",
     "Pattern",
     "Sparse",
     "attention_pattern",
     "gcn_matrix",
-    "held",
     "in_degrees",
     "mean_matrix",
     "remembered",
@@ -184,23 +183,25 @@ def _same(a: Any, b: Any) -> bool:
 _held: ContextVar[dict[int, Hashable]] = ContextVar("held", default={})  # noqa: B039 - never written to
 
 
-@contextmanager
-def held(*tensors: Tensor) -> Iterator[None]:
-    """Within it these tensors are taken to keep their content: it is read once, for all that is remembered of them."""
-    token = _held.set({id(tensor): _fingerprint(tensor) for tensor in tensors})
-    try:
-        yield
-    finally:
-        _held.reset(token)
+class Held:
+    """Within it these tensors are taken to have the content that they had when it was made: they are not read again."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self.tensors = tensors
+        self.known = {id(tensor): _content(tensor) for tensor in tensors}
+
+    def __enter__(self) -> None:
+        self.token = _held.set(self.known)
+
+    def __exit__(self, *_: object) -> None:
+        _held.reset(self.token)
 
 
-def _fingerprint(tensor: Tensor) -> Hashable:
-    if (known := _held.get().get(id(tensor))) is not None:
-        return known
+def _content(tensor: Tensor) -> Hashable:
     tensor = tensor.detach()
     if tensor.layout == torch.sparse_csr:
         parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-        return (tensor.shape, *(_fingerprint(part) for part in parts))
+        return (tensor.shape, *map(_content, parts))
     content: Any = tensor.contiguous().flatten().view(torch.uint8).numpy()
     return tensor.dtype, tensor.shape, xxhash.xxh3_128_digest(content)
 
@@ -217,9 +218,12 @@ def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
     @functools.wraps(build)
     def lookup(*tensors: Tensor, **options: Hashable) -> Result:
         key = (*map(id, tensors), *options.items())
-        content = tuple(map(_fingerprint, tensors))
+        known = _held.get()
+        content = tuple(known.get(id(tensor)) or _content(tensor) for tensor in tensors)
         if key in memory and memory[key][0] == content:
             return memory[key][1]
+        if known:
+            content = tuple(map(_content, tensors))  # what it is made of now
         result = build(*tensors, **options)
         alive = [weakref.ref(tensor, lambda _: memory.pop(key, None)) for tensor in tensors]
         memory[key] = (content, result, alive)

@@ -16,7 +16,7 @@ from gnnsafe import CrossEntropy, EnergyMargin, OutlierExposure, train
 from gnnsafe.models import GCN, inputs, passes, two_layers
 from gnnsafe.models.passes import StagedPasses
 from gnnsafe.models.two_layers import AllRows, FewRows, LastLayer, TwoLayers, suits
-from gnnsafe.sparse import Sparse
+from gnnsafe.sparse import Sparse, gcn_matrix
 from gnnsafe.training import BoundedEnergy
 
 # Of logits, running statistics and gradients relative to the largest, which five nodes in BatchNorm make large.
@@ -133,10 +133,42 @@ def test_blocks_of_rows_add_up(monkeypatch):
         assert_close(actual, expected, 1e-12)
 
 
-def test_aggregated_rows_begin_with_a_line_of_the_cache(directed):
-    features = inputs.convolution_inputs(directed.x, directed.edge_index).features
-    assert features.shape == (5, 6)
-    assert features.stride() == (16, 1)
+def test_long_aggregated_rows_begin_with_a_line_of_the_cache(directed):
+    wide = torch.rand(5, 130)
+    features = inputs.convolution_inputs(wide, directed.edge_index).features
+    assert (features.shape, features.stride()) == ((5, 130), (144, 1))
+    torch.testing.assert_close(features, gcn_matrix(directed.edge_index, num_nodes=5, dtype=torch.float32) @ wide)
+    assert inputs.convolution_inputs(directed.x, directed.edge_index).features.is_contiguous()
+
+
+def test_variances_that_cancel_are_not_rounding():
+    """Two features that hardly differ, weighted against each other: in float32 their covariance is noise."""
+    generator = torch.Generator().manual_seed(0)
+    both = 1e4 * torch.randn(400, 1, generator=generator)
+    x = torch.cat([both, both + torch.randn(400, 1, generator=generator)], dim=1)
+    graph = SimpleNamespace(x=x, edge_index=torch.randint(0, 400, (2, 800), generator=generator), num_nodes=400)
+    fast = GCN(2, 64, 3)
+    with torch.no_grad():
+        fast.weights[0][1].copy_(-fast.weights[0][0])
+    exact = copy.deepcopy(fast).double()
+    everyone = torch.arange(400)
+    pair = TwoLayers(fast, graph, everyone, everyone[:0])
+    assert isinstance(pair.rows, FewRows)
+    pair.training()
+    double = SimpleNamespace(x=x.double(), edge_index=graph.edge_index)
+    StagedPasses(exact, double, everyone, everyone[:0]).training()
+    expected = exact.norms[0].running_var
+    assert (fast.norms[0].running_var.double() / expected - 1).abs().max() < 1e-3
+
+
+def test_the_way_back_comes_before_the_next_pass():
+    graph, model = wide(), network(4, torch.float32)
+    both = TwoLayers(model, graph, *rows(graph))
+    assert isinstance(both.rows, FewRows)
+    logits = both.training()
+    both.validation()  # writes where the way back would read
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        logits.sum().backward()
 
 
 def test_few_rows_are_few():

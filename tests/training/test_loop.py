@@ -9,7 +9,7 @@ from torch_geometric.nn import GraphSAGE
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, metrics, train
 from gnnsafe.errors import TrainingError
 from gnnsafe.methods import GNNSafe
-from gnnsafe.models import GCN
+from gnnsafe.models import GCN, MLP
 
 MARGIN = EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1)
 
@@ -305,3 +305,21 @@ class TestBadInput:
         blocks.x[3, 1] = torch.inf
         with pytest.raises(ValueError, match=r"'x' must be finite .*first at \[3, 1\]"):
             train(gcn(), blocks, objective=CrossEntropy())
+
+
+@pytest.mark.parametrize("model", [GCN, MLP])
+@pytest.mark.parametrize("training", [True, False])
+def test_between_epochs_the_model_evaluates(blocks, model, training):
+    """Whoever runs it then neither moves BatchNorm's statistics nor the training."""
+    quiet, watched = model(8, 16, 3).train(training), model(8, 16, 3).train(training)
+    modes = []
+    first = train(quiet, blocks, objective=CrossEntropy(), epochs=4)
+
+    def watch(_: object) -> None:
+        modes.append(watched.training)
+        watched(blocks.x, blocks.edge_index)
+
+    second = train(watched, blocks, objective=CrossEntropy(), epochs=4, each_epoch=watch)
+    assert modes == [False] * 4
+    assert first.val_loss == second.val_loss
+    assert watched.norms[0].num_batches_tracked == quiet.norms[0].num_batches_tracked

@@ -143,6 +143,29 @@ def test_the_margin_has_the_gradient_of_its_formula(directed, task, isolated, ma
         torch.testing.assert_close(actual, wanted, atol=1e-12, rtol=0)
 
 
+def test_the_margins_gradient_has_none_and_says_so(directed):
+    directed.mask = directed.train_mask = torch.ones(5, dtype=torch.bool)
+    directed.y = torch.zeros(5, dtype=torch.int64)
+    outputs = Outputs(torch.zeros(5, 3, requires_grad=True), directed)
+    with pytest.raises(RuntimeError, match="leave out create_graph"):
+        torch.autograd.grad(EnergyMargin(-9.0, 9.0, 1.0).loss(outputs, outputs), outputs.logits, create_graph=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_widened_for_energies(directed, dtype):
+    directed.mask = directed.train_mask = torch.ones(5, dtype=torch.bool)
+    directed.y = torch.zeros(5, dtype=torch.int64)
+    narrow, full = (Outputs(torch.ones(5, 3, dtype=kind), directed) for kind in (dtype, torch.float32))
+    objective = EnergyMargin(-9.0, 9.0, 1.0)
+    assert objective.loss(narrow, narrow).item() == pytest.approx(objective.loss(full, full).item(), rel=1e-2)
+
+
+def test_logits_and_mask_of_two_graphs(directed):
+    directed.train_mask, directed.y = torch.ones(5, dtype=torch.bool), torch.zeros(5, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"'train_mask' must have one entry for each of 7 rows \(got 5\)"):
+        CrossEntropy().loss(Outputs(torch.zeros(7, 2), directed))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -12,6 +12,7 @@ from gnnsafe.models.jknet import JKNet
 from gnnsafe.models.mixhop import MixHop
 from gnnsafe.models.mlp import MLP
 from gnnsafe.models.sgc import SGC
+from gnnsafe.outputs import CAREFUL
 
 __all__ = ["APPNP", "GAT", "GCN", "GIN", "GPN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop"]
 
@@ -27,3 +28,5 @@ MODELS: dict[str, type[nn.Module]] = {
     "appnp": APPNP,
     "gpn": GPN,
 }
+
+CAREFUL.update(MODELS.values())

@@ -52,9 +52,6 @@ class Backbone(Constructed, ABC):
     matrices: ClassVar[int] = 1
     """How many matrices a layer has; its weight is all of them, one above the other."""
 
-    checks_content: ClassVar[bool] = True
-    """Whether `read` refuses features that are no numbers and edges of nodes that do not exist."""
-
     bare: ClassVar[int] = 1
     """How many layers at the end have no BatchNorm after them, hence a bias."""
 

@@ -31,6 +31,7 @@ SAMPLED_ROWS = 1000
 FEWEST_COLUMNS = 16  # fewer cost BLAS more
 BAG_BELOW = 0.5  # density below which a product with sparse X beats that with dense ÂX, though not the way back
 LINE = 16  # float32 in a line of the cache; products are faster where every row begins with one
+WORTH_ALIGNING = 8 * LINE  # columns from which on that takes hardly more memory
 MOMENT_ROWS = 2**14  # that are in double precision at once
 
 Features = Sparse | Tensor
@@ -40,7 +41,7 @@ def product(features: Features, weight: Tensor) -> Tensor:
     """X W."""
     if isinstance(features, Tensor) and features.layout == torch.strided:
         if (columns := weight.shape[1]) < FEWEST_COLUMNS and not torch.is_grad_enabled():
-            return (features @ F.pad(weight, (0, FEWEST_COLUMNS - columns)))[:, :columns]
+            return (features @ F.pad(weight, (0, FEWEST_COLUMNS - columns)))[:, :columns].contiguous()
         return F.linear(features, weight.T.contiguous())  # BLAS wants few columns as rows, forward and backward
     return features @ weight
 
@@ -81,15 +82,15 @@ class ConvolutionInputs:
 
     @cached_property
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and covariance of the features' rows where they are dense, summed in double precision."""
+        """Mean and covariance of the features' rows where they are dense, in double precision."""
         assert isinstance(self.features, Tensor)
-        rows, dtype = self.features.shape[0], self.features.dtype
+        rows = self.features.shape[0]
         mean = self.features.mean(dim=0, dtype=torch.float64)
         covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
         for part in torch.split(self.features, MOMENT_ROWS):
             centred = part - mean
             covariance.addmm_(centred.T, centred, alpha=1 / rows)
-        return mean.to(dtype), covariance.to(dtype)
+        return mean, covariance
 
 
 def check_fits(x: Tensor, edge_index: Tensor, in_channels: int, dtype: torch.dtype) -> None:
@@ -155,7 +156,8 @@ def _worth_aggregating(adjacency: Sparse, features: Features) -> bool:
 
 def _aggregate(adjacency: Sparse, features: Features) -> Features:
     if isinstance(features, Tensor):
-        rows, columns = features.shape
-        aligned = features.new_empty(rows, -(-columns // LINE) * LINE)[:, :columns]
-        return aligned.copy_(adjacency @ features)
+        aggregated, (rows, columns) = adjacency @ features, features.shape
+        if columns < WORTH_ALIGNING:
+            return aggregated
+        return features.new_empty(rows, -(-columns // LINE) * LINE)[:, :columns].copy_(aggregated)
     return Sparse(scipy_csr(adjacency.csr) @ scipy_csr(features.csr))

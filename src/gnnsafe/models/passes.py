@@ -16,7 +16,10 @@ __all__ = ["Passes", "StagedPasses", "passes"]
 
 
 class Passes(Protocol):
-    """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share."""
+    """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share.
+
+    The way back from `training` comes before the next pass. After `validation` the model is in evaluation mode.
+    """
 
     def training(self) -> Tensor:
         """Logits of the rows that the loss reads, as in training mode, with gradients."""

@@ -17,14 +17,14 @@ m and the covariance C of the rows of M, which do not change either: `FewRows` h
     μ = m W₁,   σ² = diag(W₁ᵀ C W₁),   ∂γ = r (diag(W₁ᵀ Mᵀ D) − μ ∂β),
     ∂W₁ = γ r (Mᵀ D − m ∂β − r C W₁ ∂γ)   (Mᵀ(S − μ) = N C W₁; factors by column).
 
-That pays where M is dense and C W₁ is a small product. D is made, read and forgotten block by block, H takes the place
-of S: a new tensor of that size costs more than the arithmetic in it, since its pages have to be fetched. The validation
-pass of an epoch and the training pass of the next share S, which has the same weights in both.
+That pays where M is dense and C W₁ is a small product. There H takes the place of S and D is used up block by block: a
+new tensor of that size costs more than the arithmetic in it, since its pages have to be fetched. The validation pass of
+an epoch and the training pass of the next share S, which has the same weights in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -43,7 +43,7 @@ __all__ = ["TwoLayers", "suits"]
 BLOCK = 2**13  # rows at once, so that they are read where they were written: in the cache
 COVARIANCE_SHARE = 16  # C W₁ is a small product where M has so many times as many rows as features
 
-Kept = tuple[Tensor, ...]  # from the way there for the way back
+Tensors = Sequence[Tensor]
 
 
 class LastLayer:
@@ -80,13 +80,15 @@ class AllRows:
         """S."""
         return self.inputs.convolve(weight)
 
-    def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Kept]:
+    def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Tensors]:
         """H, and what `gradients` asks for; BatchNorm's running statistics move."""
         settings = norm.weight, norm.bias, norm.running_mean, norm.running_var, True, norm.momentum, norm.eps
         hidden, *moments = torch.native_batch_norm(stem, *settings)
         return hidden.relu_(), (stem, *moments)
 
-    def gradients(self, back: Callable[[slice], Tensor], hidden: Tensor, kept: Kept, norm: Any, _: Tensor) -> Kept:
+    def gradients(
+        self, back: Callable[[slice], Tensor], hidden: Tensor, kept: Tensors, norm: Any, _: Tensor
+    ) -> Tensors:
         """∂W₁, ∂γ and ∂β; `back` gives rows of Âᵀ G W₂ᵀ."""
         stem, *moments = kept
         active = torch.ops.aten.threshold_backward(back(slice(None)), hidden, 0)  # D
@@ -117,17 +119,21 @@ class FewRows:
         """S."""
         return torch.mm(self.features, weight, out=self.stem_room)
 
-    def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Kept]:
+    def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Tensors]:
         """H in the place of S, and what `gradients` asks for; BatchNorm's running statistics move."""
-        mean, spread = self.mean @ weight, self.covariance @ weight
-        variance = (weight * spread).sum(dim=0)
+        exact = weight.double()  # what is left of large variances that cancel must not be rounding
+        mean, spread = self.mean @ exact, self.covariance @ exact
+        variance = (exact * spread).sum(dim=0).clamp_(min=0)
+        mean, spread, variance = (moment.to(weight.dtype) for moment in (mean, spread, variance))
         norm.running_mean.lerp_(mean, norm.momentum)
         norm.running_var.lerp_(variance * (self.nodes / (self.nodes - 1)), norm.momentum)
         scale = (variance + norm.eps).rsqrt()
         factor, stem = norm.weight * scale, stem[self.for_training]
         return _activated(stem, factor, norm.bias - mean * factor, stem), (mean, spread, scale)
 
-    def gradients(self, back: Callable[[slice], Tensor], hidden: Tensor, kept: Kept, norm: Any, weight: Tensor) -> Kept:
+    def gradients(
+        self, back: Callable[[slice], Tensor], hidden: Tensor, kept: Tensors, norm: Any, weight: Tensor
+    ) -> Tensors:
         """∂W₁, ∂γ and ∂β; `back` gives rows of Âᵀ G W₂ᵀ."""
         (mean, spread, scale), features = kept, self.features[self.for_training]
         heard, beta = torch.zeros_like(weight), torch.zeros_like(scale)  # Mᵀ D, ∂β
@@ -136,7 +142,7 @@ class FewRows:
             heard.addmm_(features[rows].T, active)
             beta += active.sum(dim=0)
         gamma = ((weight * heard).sum(dim=0) - mean * beta) * scale
-        first = heard - torch.outer(self.mean, beta) - spread * (scale * gamma)
+        first = heard - torch.outer(self.mean.to(beta.dtype), beta) - spread * (scale * gamma)
         return first * (norm.weight * scale), gamma, beta
 
     def validated(self, stem: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -170,17 +176,17 @@ class _Logits(torch.autograd.Function):
     def forward(ctx: Any, passes: TwoLayers, stem: Tensor, *weights: Tensor) -> Tensor:
         first, _, _, last, bias = weights
         ctx.passes = passes
-        ctx.hidden, ctx.kept = passes.rows.trained(stem, passes.norm, first)
-        logits, ctx.heard = passes.last(ctx.hidden, last)
-        ctx.save_for_backward(first, last)
+        hidden, kept = passes.rows.trained(stem, passes.norm, first)
+        logits, heard = passes.last(hidden, last)
+        ctx.save_for_backward(first, last, hidden, heard, *kept)
         return logits.add_(bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        passes, logits, (first, last) = ctx.passes, gradients[0].contiguous(), ctx.saved_tensors
-        back, last = passes.last.back(logits, ctx.heard, last)
-        first, gamma, beta = passes.rows.gradients(back, ctx.hidden, ctx.kept, passes.norm, first)
+        passes, logits, (first, last, hidden, heard, *kept) = ctx.passes, gradients[0].contiguous(), ctx.saved_tensors
+        back, last = passes.last.back(logits, heard, last)
+        first, gamma, beta = passes.rows.gradients(back, hidden, kept, passes.norm, first)
         return None, None, first, gamma, beta, last, logits.sum(dim=0)
 
 

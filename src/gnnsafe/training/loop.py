@@ -16,7 +16,7 @@ from gnnsafe.errors import TrainingError, is_number, require, require_whole
 from gnnsafe.graph import Graph, check_graph, excerpt, node_labels, node_mask, reaching
 from gnnsafe.models.passes import passes
 from gnnsafe.outputs import Outputs
-from gnnsafe.sparse import held
+from gnnsafe.sparse import Held
 from gnnsafe.training.objectives import Objective, exposure_missing
 
 __all__ = ["History", "train"]
@@ -102,25 +102,25 @@ def _minimise(
         exposure_rows, exposure_read = _read(exposure, objective, "mask")
         outside = passes(model, exposure, exposure_rows, val[:0])
         edges.append(exposure_read.edge_index)
-    history = History()
+    history, constant = History(), Held(*edges)
     try:
-        with held(*edges):
-            objective.begin_epoch(model, 0)
-            for epoch in range(epochs):
-                outputs = Outputs(inside.training(), read, task)
-                exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
+        model.eval()  # as whoever looks at it between epochs finds it; passes that need training mode set it
+        objective.begin_epoch(model, 0)
+        for epoch in range(epochs):
+            outputs = Outputs(inside.training(), read, task)
+            exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
+            with constant:
                 loss = objective.loss(outputs, exposed, epoch=epoch)
-                for parameter, _ in trainable:
-                    parameter.grad = None
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                objective.begin_epoch(model, epoch + 1)  # what holds still has no gradient in the next first layer
-                val_loss = objective.validation(inside.validation(), val_labels, task)
-                _record(history, epoch, loss.item(), val_loss.item())
-                if history.best_epoch == epoch:
-                    best = _weights(model)
-                if each_epoch is not None:
-                    each_epoch(history)
+            model.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient
+            val_loss = objective.validation(inside.validation(), val_labels, task)
+            _record(history, epoch, loss.item(), val_loss.item())
+            if history.best_epoch == epoch:
+                best = _weights(model)
+            if each_epoch is not None:
+                each_epoch(history)
     finally:
         for parameter, trains in trainable:
             parameter.requires_grad_(trains)

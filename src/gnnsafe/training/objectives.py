@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import Task
 from gnnsafe.errors import InputError, is_number, require, require_whole
 from gnnsafe.graph import Graph, masked, node_labels, node_mask
-from gnnsafe.outputs import Outputs
+from gnnsafe.outputs import Outputs, full_precision
 from gnnsafe.propagation import check_propagation, mixed
 from gnnsafe.scores import energy, log_probabilities
 from gnnsafe.sparse import Isolated, mean_matrix
@@ -165,7 +164,7 @@ class EnergyMargin(Objective):
         return self.steps
 
     def _margin(self, outputs: Outputs, mask: str, sign: int, limit: float) -> Tensor:
-        logits, graph = outputs.logits, outputs.graph
+        logits, graph = full_precision(outputs.logits), outputs.graph
         nodes = node_mask(graph, mask).nonzero().squeeze(1)
         means = mean_matrix(graph.edge_index, num_nodes=len(logits), dtype=logits.dtype, isolated=self.isolated)
         margin: Tensor = _Margin.apply(  # type: ignore[no-untyped-call]
@@ -177,8 +176,8 @@ class EnergyMargin(Objective):
 class _Margin(torch.autograd.Function):
     """Mean of e_i² over some nodes i, e = relu(±(P E − t)), where P propagates and E are the energies of logits z.
 
-    Its gradient is −p_i (Pᵀ g)_i at node i, with p the softmax (or sigmoids) of z and g = ±2 e / n. By hand, on the way
-    there: the steps of the way back are as many as those of autograd's overhead.
+    Its gradient is −p_i (Pᵀ g)_i at node i, with p the softmax (or sigmoids) of z and g = ±2 e / n. It is made on the
+    way there from what is at hand; on small graphs autograd takes longer to note the steps than they take.
     """
 
     @staticmethod
@@ -192,8 +191,9 @@ class _Margin(torch.autograd.Function):
         return excess.dot(excess) / len(nodes)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("the margin's gradient is made by hand and has none of its own; leave out create_graph")
         (slope,) = ctx.saved_tensors
         return slope * gradients[0], *[None] * 7
 
