@@ -83,9 +83,10 @@ def training(case: cases.Case, machine: Machine, budget: float) -> Iterator[Row]
         reference = plain.Training(plain.GCN(features, case.classes), case.plain_data, case.plain_exposure, settings)
         model = GCN(features, plain.HIDDEN, case.classes)
         times = in_turns([several(reference.step), steps(model, case, objective)], budget=budget)
-        work = step_work(model, case.data, "train_mask", objective, case.data.val_mask)
+        inside = both_passes(model, case.data, "train_mask", objective, case.data.val_mask)
+        work = step_work(inside, case.classes)
         if settings:
-            work = work + step_work(model, case.exposure, "mask", objective, None)
+            work = work + step_work(both_passes(model, case.exposure, "mask", objective, None, inside), case.classes)
         yield Row(f"training step, {name}", case.name, *times, machine.bound(work), case.source)
 
 
@@ -184,26 +185,38 @@ def _dense(m: int, k: int, n: int) -> Work:
     return Work(4 * (m * k + k * n + m * n), 2 * m * k * n)
 
 
-def _first_layer(inputs: Any) -> Work:
-    if not isinstance(inputs.features, Sparse):
-        return _dense(*inputs.features.shape, plain.HIDDEN)
-    own = _sparse(inputs.features, plain.HIDDEN)
-    return own if inputs.aggregated else own + _sparse(inputs.adjacency, plain.HIDDEN)
+def _product(features: Any, aggregated: int, adjacency: Sparse) -> Work:
+    own = _sparse(features, plain.HIDDEN) if isinstance(features, Sparse) else _dense(*features.shape, plain.HIDDEN)
+    return own if aggregated else own + _sparse(adjacency, plain.HIDDEN)
 
 
-def step_work(model: GCN, graph: Any, mask: str, objective: Objective, validation: Any) -> Work:
-    """Forward and backward of the rows that are read; for the bound, each operand is moved once."""
-    hops, classes = objective.reach() or 0, model.biases[0].numel()
-    rows = reaching(getattr(graph, mask), graph.edge_index, hops)
+def _first_layer(inputs: Any, *, lent: bool = False) -> Work:
+    if lent:
+        return _sparse(inputs.adjacency, plain.HIDDEN)
+    return _product(
+        *((inputs.features, inputs.aggregated) if inputs.bag is None else (inputs.bag, 0)), inputs.adjacency
+    )
+
+
+def both_passes(
+    model: GCN, graph: Any, mask: str, objective: Objective, validation: Any, beside: TwoLayers | None = None
+) -> TwoLayers:
+    """The passes that training by that objective takes."""
+    rows = reaching(getattr(graph, mask), graph.edge_index, objective.reach() or 0)
     val = torch.empty(0, dtype=torch.int64) if validation is None else validation.nonzero().squeeze(1)
-    passes = TwoLayers(model, graph, rows, val)
+    return TwoLayers(model, graph, rows, val, beside)
+
+
+def step_work(passes: TwoLayers, classes: int) -> Work:
+    """Forward and backward of the rows that are read; for the bound, each operand is moved once."""
     read, there = passes.rows, _last_layer(passes.last, classes)
     if isinstance(read, FewRows):
         (all_rows, features), some = read.features.shape, passes.last.adjacency.csr.shape[1]
         first = _dense(all_rows, features, plain.HIDDEN) + _dense(some, features, plain.HIDDEN)
         first = first + _dense(features, features, plain.HIDDEN)
     else:
-        first = _first_layer(read.inputs) + _first_layer(read.inputs)
+        back = _product(read.inputs.features, read.inputs.aggregated, read.inputs.adjacency)
+        first = _first_layer(read.inputs, lent=read.lender is not None) + back
     product = _dense(passes.last.products, plain.HIDDEN, classes)  # one there, two back
     return first + there + there + product + _last_layer(passes.last_in_validation, classes)
 

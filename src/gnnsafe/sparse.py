@@ -71,6 +71,10 @@ class Sparse:
         vars(back)["T"] = self
         return back
 
+    def equal(self, other: Sparse) -> bool:
+        """Whether both have the same entries in the same places."""
+        return _same(*(scipy_csr(matrix.csr) for matrix in (self, other)))
+
     def __matmul__(self, dense: Tensor) -> Tensor:
         if not (dense.requires_grad and torch.is_grad_enabled()):
             return _times(self.csr, dense)

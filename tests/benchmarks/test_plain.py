@@ -12,7 +12,6 @@ from benchmarks import measures, plain, timing
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, metrics, train
 from gnnsafe.methods import GNNSafe
 from gnnsafe.models import GCN, MODELS
-from gnnsafe.models.two_layers import TwoLayers
 
 
 def with_own_biases(name: str) -> torch.nn.Module:
@@ -86,8 +85,8 @@ def test_a_block_warms_up_unless_it_is_slow(monkeypatch):
 def test_the_work_of_a_step_by_hand(density):
     graph = compact(generated(200, 400, 8, density, 3, seed=0))
     model = GCN(8, plain.HIDDEN, 3)
-    work = measures.step_work(model, graph, "train_mask", CrossEntropy(), graph.val_mask)
-    passes = TwoLayers(model, graph, *(graph[name].nonzero().squeeze(1) for name in ("train_mask", "val_mask")))
+    passes = measures.both_passes(model, graph, "train_mask", CrossEntropy(), graph.val_mask)
+    work = measures.step_work(passes, 3)
     layers = [(layer.adjacency.csr.values().numel(), *layer.adjacency.csr.shape)
               for layer in (passes.last, passes.last_in_validation)]  # fmt: skip
     assert all(layer.hears_first for layer in (passes.last, passes.last_in_validation))

@@ -210,7 +210,13 @@ OBJECTIVES = [
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=repr)
 def test_training_gives_the_same(blocks, exposure, objective, monkeypatch):
     used = []
-    monkeypatch.setattr(passes, "TwoLayers", lambda *arguments: used.append(1) or TwoLayers(*arguments))
+
+    class Counted(TwoLayers):
+        def __init__(self, *arguments):
+            used.append(1)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(passes, "TwoLayers", Counted)
     fast, general = GCN(8, 16, 3).double(), GCN(8, 16, 3).double()
     blocks.x, exposure.x = blocks.x.double(), exposure.x.double()
     first = train(fast, blocks, objective=objective, exposure=exposure, epochs=8)
@@ -223,6 +229,38 @@ def test_training_gives_the_same(blocks, exposure, objective, monkeypatch):
     assert first.best_epoch == second.best_epoch
     for key, value in general.state_dict().items():
         torch.testing.assert_close(fast.state_dict()[key], value, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "half full", "the same graph", "other features", "other density"])
+def test_graphs_with_the_same_features_share_their_product(blocks, kind, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    density = 0.3 if kind == "half full" else 0.05
+    dtype = torch.float32 if kind == "half full" else torch.float64  # a bag is float32's
+    blocks.x = (torch.rand(120, 40, generator=generator) * (torch.rand(120, 40, generator=generator) < density)).to(
+        dtype
+    )
+    exposure = copy.copy(blocks)
+    exposure.mask = torch.arange(120) % 3 == 0
+    if kind != "the same graph":
+        exposure.x = blocks.x.clone()
+        exposure.edge_index = torch.stack([blocks.edge_index[0], blocks.edge_index[1].flip(0)])
+    if kind == "other features":
+        exposure.x[0, 0] += 1
+    if kind == "other density":
+        exposure.x += 1
+    objective, limit = EnergyMargin(-5.0, -1.0, 0.1), 1e-3 if kind == "half full" else 1e-9
+    products, multiplied = [], inputs.ConvolutionInputs.multiplied
+    monkeypatch.setattr(
+        inputs.ConvolutionInputs, "multiplied", lambda self, weight: products.append(1) or multiplied(self, weight)
+    )
+    fast, general = GCN(40, 16, 3).to(dtype), GCN(40, 16, 3).to(dtype)
+    first = train(fast, blocks, objective=objective, exposure=exposure, epochs=6)
+    # one when the model is tried, one before the first epoch, one in each validation, and where they differ
+    assert len(products) == 1 + 1 + 6 + (6 if kind.startswith("other") else 0)
+    monkeypatch.setattr(passes, "suits", lambda *_: False)
+    second = train(general, blocks, objective=objective, exposure=exposure, epochs=6)
+    assert first.loss == pytest.approx(second.loss, rel=limit)
+    assert first.val_loss == pytest.approx(second.val_loss, rel=limit)
 
 
 def test_exposure_that_is_the_same_graph_has_its_own_pass(blocks):

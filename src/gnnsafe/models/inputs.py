@@ -66,13 +66,26 @@ class ConvolutionInputs:
 
     def convolve(self, weight: Tensor) -> Tensor:
         """Â^k X W."""
-        features, aggregated = self.features, self.aggregated
+        return self.spread(*self.multiplied(weight))
+
+    def multiplied(self, weight: Tensor) -> tuple[Tensor, int]:
+        """Â^j X W, and j."""
         if self.bag is not None and not (torch.is_grad_enabled() and weight.requires_grad):
-            features, aggregated = self.bag, 0
-        convolved = product(features, weight)
-        for _ in range(self.hops - aggregated):
+            return product(self.bag, weight), 0
+        return product(self.features, weight), self.aggregated
+
+    def spread(self, convolved: Tensor, hops: int) -> Tensor:
+        """Â^k X W from Â^j X W and j."""
+        for _ in range(self.hops - hops):
             convolved = self.adjacency @ convolved
         return convolved
+
+    def multiplies_as(self, other: ConvolutionInputs) -> bool:
+        """Whether `multiplied`, without gradients, gives the same on both graphs: they are one, or have the same X."""
+        if self is other:
+            return True
+        mine, theirs = (inputs.bag or (None if inputs.aggregated else inputs.features) for inputs in (self, other))
+        return isinstance(mine, Sparse) and isinstance(theirs, Sparse) and mine.equal(theirs)
 
     def convolved_back(self, gradient: Tensor) -> Tensor:
         """(Â^k X)ᵀ G: the gradient of W where that of Â^k X W is G."""

@@ -55,8 +55,14 @@ class StagedPasses:
             return self.stages.tail(hidden, self.inputs)[self.validation_rows]
 
 
-def passes(model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> Passes:
-    """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read."""
+def passes(
+    model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor, *, beside: Passes | None = None
+) -> Passes:
+    """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read.
+
+    Its training pass may take over what that of passes `beside` it has just made with the same weights.
+    """
     if training is not None and suits(model, graph):
-        return TwoLayers(model, graph, training, validation)  # type: ignore[arg-type]
+        lender = beside if isinstance(beside, TwoLayers) else None
+        return TwoLayers(model, graph, training, validation, lender)  # type: ignore[arg-type]
     return StagedPasses(model, graph, training, validation)

@@ -19,7 +19,8 @@ m and the covariance C of the rows of M, which do not change either: `FewRows` h
 
 That pays where M is dense and C W₁ is a small product. There H takes the place of S and D is used up block by block: a
 new tensor of that size costs more than the arithmetic in it, since its pages have to be fetched. The validation pass of
-an epoch and the training pass of the next share S, which has the same weights in both.
+an epoch and the training pass of the next share S, which has the same weights in both; so do the training passes of two
+graphs with the same features, as ID and exposure often are, share X W₁.
 """
 
 from __future__ import annotations
@@ -71,14 +72,17 @@ class LastLayer:
 
 
 class AllRows:
-    """S on all rows, its moments taken from it."""
+    """S on all rows, its moments taken from it; X W₁ is that of a `lender`, whose graph has the same features."""
 
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
         self.inputs, self.training, self.validation = inputs, training, validation
+        self.lender: AllRows | None = None
 
     def stem(self, weight: Tensor) -> Tensor:
         """S."""
-        return self.inputs.convolve(weight)
+        if self.lender is None:
+            self.multiplied = self.inputs.multiplied(weight)
+        return self.inputs.spread(*(self.lender or self).multiplied)
 
     def trained(self, stem: Tensor, norm: Any, weight: Tensor) -> tuple[Tensor, Tensors]:
         """H, and what `gradients` asks for; BatchNorm's running statistics move."""
@@ -191,9 +195,11 @@ class _Logits(torch.autograd.Function):
 
 
 class TwoLayers:
-    """The passes of a model that `suits` over one graph."""
+    """The passes of a model that `suits` over one graph; `training` comes right after that of passes `beside` it."""
 
-    def __init__(self, model: GCN, graph: Graph, training: Tensor, validation: Tensor) -> None:
+    def __init__(
+        self, model: GCN, graph: Graph, training: Tensor, validation: Tensor, beside: TwoLayers | None = None
+    ) -> None:
         inputs = model.prepare(graph.x, graph.edge_index)
         adjacency = scipy_csr(inputs.adjacency.csr)
         self.model, self.norm = model, cast(Any, model.norms[0])
@@ -203,6 +209,9 @@ class TwoLayers:
             LastLayer(matrix, *model.weights[1].shape) for matrix in (self.rows.training, self.rows.validation)
         )
         self.stem: Tensor | None = None
+        own, other = self.rows, None if beside is None else beside.rows
+        if isinstance(own, AllRows) and isinstance(other, AllRows) and other.inputs.multiplies_as(own.inputs):
+            own.lender = other
 
     def training(self) -> Tensor:
         """Logits of the training rows, with gradients."""

@@ -100,7 +100,7 @@ def _minimise(
     inside, outside, edges = passes(model, data, rows, val), None, [read.edge_index]
     if exposure is not None:
         exposure_rows, exposure_read = _read(exposure, objective, "mask")
-        outside = passes(model, exposure, exposure_rows, val[:0])
+        outside = passes(model, exposure, exposure_rows, val[:0], beside=inside)
         edges.append(exposure_read.edge_index)
     history, constant = History(), Held(*edges)
     try:
