@@ -59,6 +59,7 @@ class Sparse:
 
     def __init__(self, matrix: Any) -> None:
         self.csr = torch_csr(sp.csr_array(matrix))
+        self.parts = _parts(self.csr)  # each of which torch makes anew whenever it is asked for it
 
     @functools.cached_property
     def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it
@@ -77,7 +78,7 @@ class Sparse:
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         if not (dense.requires_grad and torch.is_grad_enabled()):
-            return _times(self.csr, dense)
+            return _times(self.csr, self.parts, dense)
         product: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
         return product
 
@@ -88,18 +89,22 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Sparse, dense: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return _times(matrix.csr, dense)
+        return _times(matrix.csr, matrix.parts, dense)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, ctx.matrix.T @ gradients[0].contiguous()
 
 
-def _times(csr: Tensor, dense: Tensor) -> Tensor:
+def _parts(csr: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return csr.crow_indices(), csr.col_indices(), csr.values()
+
+
+def _times(csr: Tensor, parts: tuple[Tensor, Tensor, Tensor], dense: Tensor) -> Tensor:
     """A X: each row a weighted sum of rows of X, a bag of embeddings, whose float32 kernel is faster than MKL's."""
     if dense.dtype != torch.float32 or dense.dim() == 1 or dense.shape[1] < BAG_COLUMNS:
         return csr @ dense
-    starts, columns, entries = csr.crow_indices(), csr.col_indices(), csr.values()
+    starts, columns, entries = parts
     rows = dense.detach().contiguous()
     return torch.embedding_bag(rows, columns, starts, False, SUM, False, entries, include_last_offset=True)[0]
 
@@ -147,7 +152,8 @@ class _WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, pattern: Pattern, entries: Tensor, dense: Tensor) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(entries, dense)
-        return _times(pattern.matrix(entries), dense)
+        matrix = pattern.matrix(entries)
+        return _times(matrix, _parts(matrix), dense)
 
     @staticmethod
     @once_differentiable
@@ -155,7 +161,8 @@ class _WeightedSum(torch.autograd.Function):
         entries, dense = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         sampled = torch.sparse.sampled_addmm(ctx.pattern.matrix(entries), gradient, dense.T, beta=0.0)
-        return None, sampled.values(), _times(ctx.pattern.transpose(entries), gradient)
+        transpose = ctx.pattern.transpose(entries)
+        return None, sampled.values(), _times(transpose, _parts(transpose), gradient)
 
 
 def _int32(array: Any) -> Tensor:
@@ -204,8 +211,7 @@ class Held:
 def _content(tensor: Tensor) -> Hashable:
     tensor = tensor.detach()
     if tensor.layout == torch.sparse_csr:
-        parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-        return (tensor.shape, *map(_content, parts))
+        return (tensor.shape, *map(_content, _parts(tensor)))
     content: Any = tensor.contiguous().flatten().view(torch.uint8).numpy()
     return tensor.dtype, tensor.shape, xxhash.xxh3_128_digest(content)
 
