@@ -96,7 +96,9 @@ def test_the_route_is_the_cheaper_one(directed, words):
     assert isinstance(unvalidated.rows, FewRows)
     assert unvalidated.training().shape == (3, 3)
     everyone = torch.arange(graph.num_nodes)
-    assert isinstance(TwoLayers(model, graph, everyone, everyone[:0]).rows, FewRows)  # their covariance is small
+    read = TwoLayers(model, graph, everyone[:-9], everyone[:5]).rows
+    assert isinstance(read, FewRows)  # their covariance is small
+    assert read.features is model.prepare(graph.x, graph.edge_index).features  # nearly all rows: no copy of them
     for other in (directed, words):  # more features than rows to save; sparse features
         assert isinstance(TwoLayers(network(other.x.shape[1], torch.float32), other, *rows(other)).rows, AllRows)
 

@@ -42,6 +42,7 @@ from gnnsafe.sparse import Sparse, scipy_csr
 __all__ = ["TwoLayers", "suits"]
 
 BLOCK = 2**13  # rows at once, so that they are read where they were written: in the cache
+NEARLY_ALL = 0.9  # of the rows, of which all are then read
 COVARIANCE_SHARE = 16  # C W₁ is a small product where M has so many times as many rows as features
 
 Tensors = Sequence[Tensor]
@@ -111,11 +112,14 @@ class FewRows:
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
         features: Any = inputs.features
         once, again = _read(training), _read(validation)
+        if np.count_nonzero(once) > NEARLY_ALL * len(once):
+            once[:] = again[:] = True  # then no copy of M is made
         parts = [np.flatnonzero(part) for part in (once & ~again, once & again, ~once & again)]  # a slice for each pass
         rows, start, end = np.concatenate(parts), len(parts[0]), len(parts[0]) + len(parts[1])
         self.for_training, self.for_validation = slice(0, end), slice(start, None)
         self.training, self.validation = training[:, rows[self.for_training]], validation[:, rows[self.for_validation]]
-        self.features, self.nodes = features[torch.from_numpy(rows)], len(features)
+        self.features = features if len(parts[1]) == len(features) else features[torch.from_numpy(rows)]
+        self.nodes = len(features)
         self.mean, self.covariance = inputs.moments
         self.stem_room, self.hidden_room = features.new_empty(0), features.new_empty(0)
 
