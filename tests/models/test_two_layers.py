@@ -88,6 +88,22 @@ def test_equal_to_the_general_passes(graph, dtype, layout):
     assert not results[0][1].requires_grad
 
 
+@pytest.mark.parametrize("dtype", LIMITS)
+def test_equal_to_the_general_passes_where_nearly_all_rows_are_read(dtype):
+    graph, models = wide(), [network(4, dtype) for _ in range(2)]
+    graph.x = graph.x.to(dtype)
+    read = torch.arange(graph.num_nodes - 9), torch.tensor([299, 5, 7])
+    pairs = TwoLayers(models[0], graph, *read), StagedPasses(models[1], graph, *read)
+    assert len(pairs[0].rows.features) == 300
+    results = []
+    for model, both in zip(models, pairs, strict=True):
+        logits = both.training()
+        gradients = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
+        results.append([logits, *gradients, both.validation(), *model.buffers()])
+    for actual, expected in zip(*results, strict=True):
+        assert_close(actual, expected, LIMITS[dtype])
+
+
 def test_the_route_is_the_cheaper_one(directed, words):
     model = network(4, torch.float32)
     graph = wide()
