@@ -19,8 +19,8 @@ m and the covariance C of the rows of M, which do not change either: `FewRows` h
 
 That pays where M is dense and C W₁ is a small product. There H takes the place of S and D is used up block by block: a
 new tensor of that size costs more than the arithmetic in it, since its pages have to be fetched. The validation pass of
-an epoch and the training pass of the next share S, which has the same weights in both; so do the training passes of two
-graphs with the same features, as ID and exposure often are, share X W₁.
+an epoch and the training pass of the next share S, which has the same weights in both; the training passes of two
+graphs with the same features, such as those of an ID graph and of exposure nodes in it, share X W₁.
 """
 
 from __future__ import annotations
