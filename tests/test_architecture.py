@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_the_public_names():
     ]  # fmt: skip
     for name in gnnsafe.__all__:
         assert getattr(gnnsafe, name).__doc__
+    assert set(gnnsafe.__all__) <= set(dir(gnnsafe))
+
+
+def test_type_checkers_and_python_find_the_same_public_names():
+    """The names are imported when first asked for; a block that only type checkers read says where they are."""
+    (block,) = (node for node in ast.parse((SOURCE / "__init__.py").read_text()).body if isinstance(node, ast.If))
+    homes = {alias.name: node.module for node in block.body for alias in node.names}
+    assert sorted(homes) == sorted(gnnsafe.__all__)
+    for name, home in homes.items():
+        assert getattr(gnnsafe, name) is getattr(import_module(home), name)
+    assert gnnsafe.calibration.__name__ == "gnnsafe.calibration"
+    with pytest.raises(AttributeError, match="no attribute 'detektor'"):
+        gnnsafe.detektor  # noqa: B018
 
 
 def test_the_version_is_said_once():

@@ -13,6 +13,7 @@ import pytest
 from gnnsafe import __version__, cli
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.study import demo_cell
+from gnnsafe.cli import demo
 from gnnsafe.errors import TrainingError
 from gnnsafe.report.document import Document
 
@@ -55,16 +56,16 @@ def test_quick_demo(capsys, tmp_path):
 
 
 def test_out_may_be_a_folder(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "each", lambda function, cells: [("here", [])])
-    monkeypatch.setattr(cli, "demo_document", lambda *_, **__: Document("page", [], []))
+    monkeypatch.setattr(demo, "each", lambda function, cells: [("here", [])])
+    monkeypatch.setattr(demo, "demo_document", lambda *_, **__: Document("page", [], []))
     assert cli.main(["demo", "--quick", "--out", str(tmp_path)]) == 0
     assert "<h1>page</h1>" in (tmp_path / "gnnsafe-demo.html").read_text()
 
 
 def test_seeds_and_data_are_passed_on(capsys, tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "each", lambda function, cells: seen.append((function, cells)) or [("here", [])])
-    monkeypatch.setattr(cli, "demo_document", lambda *_, **__: Document("page", [], []))
+    monkeypatch.setattr(demo, "each", lambda function, cells: seen.append((function, cells)) or [("here", [])])
+    monkeypatch.setattr(demo, "demo_document", lambda *_, **__: Document("page", [], []))
     cli.main(["demo", "--seeds", "2", "--data", "my/data", "--out", str(tmp_path / "page.html")])
     shifts = ("structure", "feature", "label")
     ((function, cells),) = seen
@@ -96,7 +97,7 @@ def test_errors_while_running_are_one_line_too(capsys, monkeypatch, tmp_path):
     def diverge(*_, **__):
         raise TrainingError("training diverged")
 
-    monkeypatch.setattr(cli, "each", diverge)
+    monkeypatch.setattr(demo, "each", diverge)
     assert complaint(capsys, "demo", "--out", str(tmp_path / "p.html")) == "gnnsafe: training diverged\n"
     assert not list(tmp_path.iterdir())
 
@@ -105,7 +106,7 @@ def test_ctrl_c_leaves_nothing_behind(capsys, monkeypatch, tmp_path):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "each", interrupt)
+    monkeypatch.setattr(demo, "each", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path / "p.html")]) == 130
     assert capsys.readouterr().err.endswith("gnnsafe: interrupted, nothing was written\n")
     assert not list(tmp_path.iterdir())
@@ -130,8 +131,8 @@ def test_ctrl_c_while_processes_work_prints_one_line(tmp_path):
 
 
 def test_a_path_is_not_markup(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "each", lambda function, cells: [("[old]/:bug:", [])])
-    monkeypatch.setattr(cli, "demo_document", lambda *_, **__: Document("page", [], []))
+    monkeypatch.setattr(demo, "each", lambda function, cells: [("[old]/:bug:", [])])
+    monkeypatch.setattr(demo, "demo_document", lambda *_, **__: Document("page", [], []))
     assert cli.main(["demo", "--out", str(tmp_path / "[/x].html")]) == 0
     text = capsys.readouterr().out
     assert "Cora from [old]/:bug:." in text
@@ -150,3 +151,27 @@ def test_the_console_script_and_version():
     script = [sys.executable, "-c", "from gnnsafe.cli import main; raise SystemExit(main())", "--version"]
     result = subprocess.run(script, capture_output=True, text=True, check=True)
     assert result.stdout == f"gnnsafe {__version__}\n"
+
+
+def test_help_and_names_need_no_torch():
+    """`gnnsafe --help` answers at once, and every command that it lists is a module that describes itself."""
+    script = """
+import sys
+from gnnsafe.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    raise SystemExit("torch" in sys.modules or "numpy" in sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    for name in cli.COMMANDS:
+        assert f"\n    {name} " in result.stdout
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_teaches(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([command, "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: gnnsafe {command} [-h]")
+    assert len(text.splitlines()) > 5

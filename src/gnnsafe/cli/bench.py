@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from gnnsafe import __version__
 from gnnsafe.bench import paper, search, store
@@ -21,20 +21,20 @@ from gnnsafe.errors import InputError
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.results import order_sections, write_figure
 
-__all__ = ["add_bench"]
+__all__ = ["configure"]
 
 
-def add_bench(commands: Any) -> None:
-    """Add the command `bench`."""
-    parser = commands.add_parser(
-        "bench",
-        help="every method on every data set and shift over several seeds, resumable; then their order",
-        description="Runs data sets × shifts × backbones × seeds over all cores: in each of these cells every "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `bench`."""
+    parser.description = (
+        "Runs data sets × shifts × backbones × seeds over all cores: in each of these cells every "
         "objective is trained once and scored by every method that reads it, alone and propagated (K=2). Records go "
         "to a folder cell by cell; interrupted or killed, the same command goes on where it was. Prints the order of "
         "methods by mean AUROC, a table per protocol. NAMES are separated by commas: --datasets cora,twitch --methods "
-        "gnnsafe,energy-ft",
-        epilog="Protocol 'paper' is as the published runs: their margins, and scores of isolated nodes decay. "
+        "gnnsafe,energy-ft"
+    )
+    parser.epilog = (
+        "Protocol 'paper' is as the published runs: their margins, and scores of isolated nodes decay. "
         "'rigorous' has one pair of margins for all shifts and keeps those scores; under structure and feature shift "
         "only ID test nodes are told from what became of them, and 'rewire' is a second structure shift; a seed draws "
         "the split too, and under label shift the classifier has the ID classes only. Without --search, learning rate "
@@ -44,7 +44,7 @@ def add_bench(commands: Any) -> None:
         "weight λ (0.01, 0.1, 1) of Energy FT and GNNSafe++ with the highest AUROC of ID validation nodes against half "
         "of the exposure nodes, held out from the trials' training; never by test data. 'paper' has a choice for each "
         "shift, 'rigorous' one for all of a data set's shifts in the plan. Records say how each value was chosen; "
-        "trials are kept in the folder's 'search' and are not run twice.",
+        "trials are kept in the folder's 'search' and are not run twice."
     )
     parser.add_argument("--datasets", metavar="NAMES", type=names, help="(default: the paper's that are at hand)")
     parser.add_argument(

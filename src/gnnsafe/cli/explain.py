@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_bar, terminal
 from gnnsafe.detector import load
@@ -14,19 +13,17 @@ from gnnsafe.graph import Data
 from gnnsafe.report.ego_graph import ENDINGS
 from gnnsafe.report.plotting import altair
 
-__all__ = ["add_explain"]
+__all__ = ["configure"]
 
 
-def add_explain(commands: Any) -> None:
-    """Add the command `explain`."""
-    parser = commands.add_parser(
-        "explain",
-        help="why a node has its score: gnnsafe explain detector/ graph/ --node ID",
-        description="Says where a node's score stands among held-out ID nodes, how much of it is its own and how much "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `explain`."""
+    parser.description = (
+        "Says where a node's score stands among held-out ID nodes, how much of it is its own and how much "
         "comes from which other nodes, what class the model sees and which training classes are nearest. With --out it "
-        "also draws the nodes around it, coloured by score.",
-        epilog="Example: gnnsafe explain detector/ new_graph/ --node 17 --out why.png",
+        "also draws the nodes around it, coloured by score."
     )
+    parser.epilog = "Example: gnnsafe explain detector/ new_graph/ --node 17 --out why.png"
     parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", help=GRAPH)
     parser.add_argument("--node", metavar="ID", required=True, help="the node's id, as in the table of nodes")

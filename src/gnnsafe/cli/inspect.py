@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gnnsafe.cli.options import terminal
 from gnnsafe.report.saved import saved_lines
 from gnnsafe.saving import read, understood, unpacked
 
-__all__ = ["add_inspect"]
+__all__ = ["configure"]
 
 
-def add_inspect(commands: Any) -> None:
-    """Add the command `inspect`."""
-    parser = commands.add_parser(
-        "inspect",
-        help="what is in the folder of a detector: gnnsafe inspect detector/",
-        description="Reads a detector that 'gnnsafe train' or Detector.save has written, checks that its files are "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `inspect`."""
+    parser.description = (
+        "Reads a detector that 'gnnsafe train' or Detector.save has written, checks that its files are "
         "whole, and says what it is: model, method, features, classes, calibration, and how it came about. Runs "
-        "nothing, and needs no model.",
-        epilog="Example: gnnsafe inspect detector/",
+        "nothing, and needs no model."
     )
+    parser.epilog = "Example: gnnsafe inspect detector/"
     parser.add_argument("detector", metavar="DETECTOR", type=Path, help="the folder of a detector")
     parser.set_defaults(command=_inspect)
 

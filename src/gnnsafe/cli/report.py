@@ -17,24 +17,22 @@ from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, pri
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.results import FIGURES_FOLDER, as_csv, order_sections, study_document, write_report
 
-__all__ = ["FOLDER", "add_report", "selected"]
+__all__ = ["FOLDER", "configure", "selected"]
 
 FOLDER = Path("results")
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
 MOST_FAILURES = 10  # told one by one
 
 
-def add_report(commands: Any) -> None:
-    """Add the command `report`."""
-    parser = commands.add_parser(
-        "report",
-        help="the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
-        description="Writes what the records in a folder show, without running anything: the order of methods with a "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `report`."""
+    parser.description = (
+        "Writes what the records in a folder show, without running anything: the order of methods with a "
         "critical-difference test, the paper's tables 1–8 with its figures beside ours, ROC curves, accuracy of the "
         "nodes kept, spread over seeds, and those of the paper's figures that were run; as one page that works "
         "offline, as Markdown, LaTeX and CSV, and each chart as SVG, PNG and PDF. Prints the order of methods, or all "
         "of it in the --format asked for. Records not comparable with the last ones (another version, data or "
-        "settings) are left out and counted.",
+        "settings) are left out and counted."
     )
     parser.add_argument(
         "results", metavar="FOLDER", nargs="?", type=Path, default=FOLDER, help=f"with records (default: {FOLDER})"

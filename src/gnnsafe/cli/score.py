@@ -15,23 +15,23 @@ from gnnsafe.files import writable
 from gnnsafe.graph import Data
 from gnnsafe.report.decisions import check_ending, histogram, write_table
 
-__all__ = ["add_score"]
+__all__ = ["configure"]
 
 FILE = "scores.parquet"
 FALSE_ALARM = 0.05
 
 
-def add_score(commands: Any) -> None:
-    """Add the command `score`."""
-    parser = commands.add_parser(
-        "score",
-        help="decisions about every node of a graph: gnnsafe score detector/ graph/ --out scores.parquet",
-        description="Scores every node of a graph by a detector that 'gnnsafe train' (or Detector.save) has written. "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `score`."""
+    parser.description = (
+        "Scores every node of a graph by a detector that 'gnnsafe train' (or Detector.save) has written. "
         "The table has a row per node: its id, the predicted class and its probability, the score (higher = more "
         "out-of-distribution), the p-value among held-out ID nodes, and a flag: true = out-of-distribution. Prints a "
-        "summary.",
-        epilog="Example: gnnsafe score detector/ new_graph/ --out scores.csv --fdr 0.1. Error rates hold on average "
-        "for ID nodes that are like the calibration nodes; one whose neighbours have shifted is flagged more often.",
+        "summary."
+    )
+    parser.epilog = (
+        "Example: gnnsafe score detector/ new_graph/ --out scores.csv --fdr 0.1. Error rates hold on average "
+        "for ID nodes that are like the calibration nodes; one whose neighbours have shifted is flagged more often."
     )
     parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", help=GRAPH)

@@ -16,23 +16,23 @@ from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import graph_lines
 from gnnsafe.saving import FILE
 
-__all__ = ["add_train"]
+__all__ = ["configure"]
 
 # but for what only a model made for it can be scored by
 SCORED_BY = tuple(name for name, method in METHODS.items() if method.kind != "model")
 
 
-def add_train(commands: Any) -> None:
-    """Add the command `train`."""
-    parser = commands.add_parser(
-        "train",
-        help="a calibrated detector from a graph of your own: gnnsafe train graph/ --out detector/",
-        description="Trains a node classifier on a graph with labels, binds an OOD score to it and calibrates it on "
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `train`."""
+    parser.description = (
+        "Trains a node classifier on a graph with labels, binds an OOD score to it and calibrates it on "
         "validation nodes. The folder that it writes holds everything that 'gnnsafe score' needs, the model too. "
-        "Without a column 'split' (train, val, test) one is drawn: 6 : 2 : 2 of the labelled nodes.",
-        epilog="Example: gnnsafe train graph/ --out detector/, then gnnsafe score detector/ new_graph/ --out "
+        "Without a column 'split' (train, val, test) one is drawn: 6 : 2 : 2 of the labelled nodes."
+    )
+    parser.epilog = (
+        "Example: gnnsafe train graph/ --out detector/, then gnnsafe score detector/ new_graph/ --out "
         "scores.parquet. help(gnnsafe.read_graph) says which columns the tables have; 'gnnsafe datasets graph/' checks "
-        "them; 'gnnsafe methods' explains methods and objectives.",
+        "them; 'gnnsafe methods' explains methods and objectives."
     )
     parser.add_argument("graph", metavar="GRAPH", help=GRAPH)
     parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="where the detector is written")

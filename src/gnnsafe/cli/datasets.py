@@ -1,0 +1,34 @@
+"""`gnnsafe datasets`: the data sets at hand, or what is in a graph of the user's own."""
+
+from __future__ import annotations
+
+import argparse
+
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, terminal
+from gnnsafe.datasets import DATASETS
+from gnnsafe.report.catalogue import catalogue_table, graph_lines
+
+__all__ = ["configure"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `datasets`."""
+    parser.description = (
+        "Lists every data set that load_benchmark knows: published counts, the shifts it can be under, and "
+        "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph "
+        "of your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks."
+    )
+    parser.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
+    parser.add_argument("graph", metavar="GRAPH", nargs="?", help=GRAPH)
+    add_graph_options(parser)
+    parser.set_defaults(command=_datasets)
+
+
+def _datasets(arguments: argparse.Namespace) -> None:
+    console = terminal()
+    if arguments.graph is not None:
+        console.print(*graph_lines(given_graph(arguments)), sep="\n", soft_wrap=True)
+        return
+    at_hand = {name: dataset.at_hand(arguments.data) for name, dataset in DATASETS.items()}
+    console.print(catalogue_table(DATASETS, at_hand))
+    console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
