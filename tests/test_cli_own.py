@@ -290,7 +290,7 @@ class TestInspect:
         assert "at 1%" not in lines["calibration"]  # too few nodes for it
         assert (lines["nodes"], lines["epochs"], lines["seed"]) == ("120", "30", "0")
         assert re.fullmatch(r"train [\d.]+%, val [\d.]+%, test [\d.]+%", lines["accuracy"])
-        assert lines["saved by"] == f"gnnsafe {gnnsafe.__version__}, format 1"
+        assert lines["saved by"] == f"gnnsafe {gnnsafe.__version__}, format 2"
         assert "exposure" not in lines
 
     def test_somebody_elses_model_is_not_asked_for(self, blocks, tmp_path, capsys):
@@ -301,8 +301,8 @@ class TestInspect:
         out = capsys.readouterr().out
         assert "Linear, not in this folder: gnnsafe.load(folder, model)" in out
         assert "none: it gives scores, and decides nothing" in out
-        (tmp_path / "detector.json").write_text(json.dumps({"format": 2}))
-        assert "must hold a detector of format 1 (got format 2" in complaint(capsys, "inspect", str(tmp_path))
+        (tmp_path / "detector.json").write_text(json.dumps({"format": 3}))
+        assert "must hold a detector of format 2 (got format 3" in complaint(capsys, "inspect", str(tmp_path))
 
 
 @pytest.mark.parametrize("command", ["train", "score", "explain", "inspect"])

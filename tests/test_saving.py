@@ -110,7 +110,7 @@ def test_nothing_in_the_folder_is_a_pickle(saved):
     assert files[1].startswith("tensors-")
     assert files[1].endswith(".safetensors")
     record = json.loads((saved / "detector.json").read_text())
-    assert record["format"] == 1
+    assert record["format"] == 2
     assert record["method"] == {"is": "GNNSafe", "steps": 2, "alpha": 0.5, "temperature": 1.0, "isolated": "keep"}
 
 
@@ -215,9 +215,9 @@ class TestRefused:
 
     def test_another_format(self, saved):
         record = json.loads((saved / "detector.json").read_text())
-        (saved / "detector.json").write_text(json.dumps({**record, "format": 2, "gnnsafe": "9.0"}))
+        (saved / "detector.json").write_text(json.dumps({**record, "format": 3, "gnnsafe": "9.0"}))
         one_line(
-            lambda: gnnsafe.load(saved), r"must hold a detector of format 1 \(got format 2, saved by gnnsafe 9.0\)"
+            lambda: gnnsafe.load(saved), r"must hold a detector of format 2 \(got format 3, saved by gnnsafe 9.0\)"
         )
 
     def test_damaged_tensors(self, saved):
@@ -241,18 +241,6 @@ class TestRefused:
         path.write_text(path.read_text().replace('"alpha": 0.5', '"alpha": 0.7'))
         one_line(lambda: gnnsafe.load(saved), "its checksum differs")
 
-    def test_whole_files_of_somebody_else(self, saved):
-        from gnnsafe.saving import read, write
-
-        record, tensors = read(saved)
-        for lacking in ("method", "num_features", "model"):
-            write(saved, {name: value for name, value in record.items() if name not in (lacking, "tensors")}, tensors)
-            one_line(lambda: gnnsafe.load(saved), f"damaged '.*detector.json': KeyError '{lacking}'")
-        write(saved, {**record, "method": {"is": "Path"}}, tensors)
-        one_line(lambda: gnnsafe.load(saved), "KeyError 'Path'")
-        write(saved, record, {})
-        one_line(lambda: gnnsafe.load(saved), "RuntimeError Error")
-
     def test_what_is_no_text(self, saved):
         (saved / "detector.json").write_bytes(b"\xff\xfe\x00")
         one_line(lambda: gnnsafe.load(saved), "damaged")
@@ -273,3 +261,40 @@ class TestRefused:
         (tmp_path / "file").write_text("")
         with pytest.raises(ValueError, match="'folder' must be a folder"):
             Detector(model).fit(blocks).save(tmp_path / "file")
+
+
+SIDE_BY_SIDE = """
+import os, sys, torch, gnnsafe
+from types import SimpleNamespace
+torch.manual_seed(0)
+graph = SimpleNamespace(x=torch.rand(20, 4), edge_index=torch.randint(20, (2, 60)), y=torch.arange(20) % 2,
+                        train_mask=torch.arange(20) < 10)
+model = gnnsafe.models.GCN(4, 8, 2)
+detectors = [gnnsafe.Detector(model, name).fit(graph) for name in ("energy", "knn", "mahalanobis")]
+detectors[0].save("detector")
+writers = []
+for detector in detectors:
+    writers.append(os.fork())
+    if writers[-1] == 0:
+        for _ in range(100):
+            detector.save("detector")
+        os._exit(0)
+seen = set()
+while writers := [writer for writer in writers if os.waitpid(writer, os.WNOHANG)[0] == 0]:
+    loaded = gnnsafe.load("detector")
+    seen.add(type(loaded.method).__name__)
+    loaded.score(graph)
+gnnsafe.load("detector").score(graph)
+print(*sorted(seen), len(os.listdir("detector")))
+"""
+
+
+def test_processes_that_save_to_one_folder_leave_one_detector_and_readers_get_one(tmp_path):
+    """Three writers and a reader, the real thing: without the lock about one round in twenty ended without tensors."""
+    source = str(Path(gnnsafe.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SIDE_BY_SIDE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split()[-1] == "2"
+    assert len(done.stdout.split()) > 2  # more than one of them was read

@@ -22,7 +22,7 @@ from gnnsafe.methods import Method, own_method
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.regions import region
-from gnnsafe.saving import check_model, described_model, packed, read, rebuilt_model, understood, unpacked, write
+from gnnsafe.saving import Saved, SavedModel, read, write
 
 __all__ = ["Detector", "NewScores", "load"]
 
@@ -75,8 +75,8 @@ class Detector:
         self.task = task
         self.notes: dict[str, Any] = {}  # of whoever made it, as JSON has it: saved with it
         self.num_features_: int | None = None
-        self.feature_names_: tuple[str, ...] | None = None
-        self.class_names_: tuple[str | int, ...] | None = None
+        self.feature_names_: tuple[Any, ...] | None = None
+        self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.calibration_: Calibration | None = None
 
@@ -207,23 +207,22 @@ class Detector:
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) before it is saved")
         tensors: dict[str, Tensor] = {}
-        classifier, calibration = self.classifier, self.calibration_
-        description = {
-            "task": self.task,
-            "num_features": self.num_features_,
-            "feature_names": self.feature_names_,
-            "class_names": self.class_names_,
-            "notes": self.notes,
-            "method": packed(self.method, "method", tensors),
-            "model": None if classifier is None else described_model(classifier.model, tensors),
-            "embedding": None if classifier is None else classifier.embedding,
-            "forward": self.forward is not None,
-            "node_type": self.node_type,
-            "edge_types": self.edge_types,
-            "classes": self.classes_ and packed(self.classes_, "classes", tensors),
-            "calibration": calibration and packed(calibration, "calibration", tensors),
-        }
-        write(Path(folder), description, tensors)
+        saved = Saved(
+            task=self.task,
+            num_features=self.num_features_,
+            feature_names=self.feature_names_,
+            class_names=self.class_names_,
+            notes=self.notes,
+            method=self.method,
+            model=None if self.classifier is None else SavedModel.of(self.classifier.model, tensors),
+            embedding=None if self.classifier is None else self.classifier.embedding,
+            forward=self.forward is not None,
+            node_type=self.node_type,
+            edge_types=None if self.edge_types is None else tuple(self.edge_types),
+            classes=self.classes_,
+            calibration=self.calibration_,
+        )
+        write(Path(folder), saved, tensors)
 
     def _graph(self, data: Any) -> Any:
         if self.node_type is not None:
@@ -270,21 +269,18 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     Scores are the same to the last bit. Another model, other weights, a damaged file or another format are refused. A
     `forward` is code, which no file holds: give it again.
     """
-    record, tensors = read(Path(folder))
-    with understood(Path(folder)):
-        if record["model"] is not None:
-            model = rebuilt_model(record["model"], tensors) if model is None else model
-            require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
-            check_model(model, record["model"])
-        rule = "be given again, as the detector was saved with one" if record["forward"] else "be left out, as it was"
-        require((forward is not None) == record["forward"], "forward", rule, "none" if forward is None else "one")
-        options = {name: record[name] for name in ("embedding", "task", "node_type", "edge_types")}
-        detector = Detector(model, unpacked(record["method"], tensors), forward=forward, **options)
-        detector.notes, detector.num_features_ = record["notes"], record["num_features"]
-        detector.feature_names_ = unpacked(record["feature_names"], tensors)
-        detector.class_names_ = unpacked(record["class_names"], tensors)
-        detector.classes_ = unpacked(record["classes"], tensors)
-        detector.calibration_ = unpacked(record["calibration"], tensors)
+    saved, tensors = read(Path(folder))
+    if saved.model is not None:
+        model = saved.model.built(tensors) if model is None else model
+        require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+        saved.model.check(model)
+    rule = "be given again, as the detector was saved with one" if saved.forward else "be left out, as it was"
+    require((forward is not None) == saved.forward, "forward", rule, "none" if forward is None else "one")
+    options: dict[str, Any] = {name: getattr(saved, name) for name in ("embedding", "task", "node_type", "edge_types")}
+    detector = Detector(model, saved.method, forward=forward, **options)
+    detector.notes, detector.num_features_ = saved.notes, saved.num_features
+    detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
+    detector.classes_, detector.calibration_ = saved.classes, saved.calibration
     return detector
 
 

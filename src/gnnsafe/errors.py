@@ -24,6 +24,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
 
+from gnnsafe.display import shown
+
 __all__ = [
     "CalibrationWarning",
     "DataNotFoundError",
@@ -46,7 +48,10 @@ __all__ = [
 
 
 class GnnsafeError(Exception):
-    """Anything this package raises on purpose."""
+    """Anything this package raises on purpose; its message is one line, whatever the value that it quotes."""
+
+    def __str__(self) -> str:
+        return shown(super().__str__())
 
 
 class InputError(GnnsafeError, ValueError):
@@ -86,7 +91,10 @@ class DataNotFoundError(GnnsafeError, FileNotFoundError):
 
 
 class GnnsafeWarning(UserWarning):
-    """Anything this package warns of."""
+    """Anything this package warns of, on one line."""
+
+    def __str__(self) -> str:
+        return shown(super().__str__())
 
 
 class CalibrationWarning(GnnsafeWarning):

@@ -1,24 +1,31 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and folders that one writer has at a time."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnnsafe.errors import InputError
 
-__all__ = ["replacing", "writable"]
+__all__ = ["locked", "replacing", "writable"]
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` (or what it links to) when the block ends well, and else vanishes."""
-    path = path.resolve()
+    """A path to write to that becomes `path` (or what it links to) when the block ends well, and else vanishes.
+
+    It lies in the same folder under a random name, and is created new: two writers never share one, whatever their
+    thread, process or container, and a link that somebody planted is not followed.
+    """
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".gnnsafe-{os.getpid()}")
+    part = path.with_name(f".gnnsafe-{secrets.token_hex(8)}")
+    part.touch(exist_ok=False)  # with the permissions that the user's umask gives to new files
     try:
         yield part
         os.replace(part, path)
@@ -26,15 +33,50 @@ def replacing(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def writable(name: str, path: Path, *, file: str) -> Path:
-    """`path`, or `file` in it where it is a folder; an `InputError` now where writing it would fail later."""
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """A folder that is there, for one writer at a time: others, of any thread or process, wait until the block ends.
+
+    Where the system or the file system has no such locks (Windows, some network drives), nobody waits.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)  # the folder itself: no file is left in it
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def writable(name: str, path: Path, *, file: str, inputs: Iterable[Path] = ()) -> Path:
+    """`path`, or `file` in it where it is a folder; an `InputError` now where writing it would fail or do harm later.
+
+    Args:
+        name: What the path is called in a complaint.
+        path: Where the user wants to write.
+        file: The file's name where `path` is a folder.
+        inputs: Files that are read: none of them may be written over, by whatever name.
+
+    Raises:
+        InputError: It cannot be written, or it is one of the `inputs`.
+    """
     try:
         path = path / file if path.is_dir() else path
-        if path.exists() and not path.is_file():
-            raise OSError("it is no regular file")
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise OSError("it is no regular file")
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
-            return path
+            pass
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"'{name}' must be a file that can be written (got '{path}': {reason})") from error
+    for given in inputs:
+        if path.exists() and given.exists() and path.samefile(given):
+            raise InputError(f"'{name}' must be no file that is read (got '{path}', which is '{given}'); name another")
+    return path

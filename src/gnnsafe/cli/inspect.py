@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnsafe.cli.options import terminal
 from gnnsafe.report.saved import saved_lines
-from gnnsafe.saving import read, understood, unpacked
+from gnnsafe.saving import FORMAT, read
 
 __all__ = ["configure"]
 
@@ -25,7 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
-    record, tensors = read(arguments.detector)
-    with understood(arguments.detector):
-        lines = saved_lines(record, unpacked(record["method"], tensors), unpacked(record["calibration"], tensors))
+    saved, _ = read(arguments.detector)
+    lines = saved_lines({**vars(saved), "format": FORMAT})
     terminal().print(*lines, sep="\n", soft_wrap=True)

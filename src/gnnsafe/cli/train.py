@@ -86,7 +86,7 @@ def _notes(arguments: argparse.Namespace, fitted: Fitting) -> dict[str, Any]:
         "exposure": arguments.exposure,
         "epochs": arguments.epochs,
         "seed": arguments.seed,
-        "accuracy": {name: round(value, 4) for name, value in fitted.accuracy.items()},
+        "accuracy": fitted.accuracy,
     }
 
 

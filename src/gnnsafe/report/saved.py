@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gnnsafe.calibration import LEVELS, Calibration
-from gnnsafe.methods import Method
+from gnnsafe.display import shown
 
 __all__ = ["saved_lines"]
 
 MOST = 12  # names in a line
 
 
-def saved_lines(record: Mapping[str, Any], method: Method, calibration: Calibration | None) -> list[str]:
-    """What it is, a line per thing."""
+def saved_lines(record: Mapping[str, Any]) -> list[str]:
+    """What it is, a line per thing; `record` has what is saved of a detector, by its names."""
+    calibration: Calibration | None = record["calibration"]
     lines = {
-        "method": repr(method),
+        "method": repr(record["method"]),
         "model": _model(record["model"]),
         "features": _named(record["num_features"], record["feature_names"]),
         "classes": record["class_names"] and _named(len(record["class_names"]), record["class_names"]),
@@ -28,17 +29,17 @@ def saved_lines(record: Mapping[str, Any], method: Method, calibration: Calibrat
         **{name: ", ".join(_noted(value)) for name, value in record["notes"].items()},
         "saved by": f"gnnsafe {record['gnnsafe']}, format {record['format']}",
     }
-    shown = {name: text for name, text in lines.items() if text}
-    width = max(map(len, shown))
-    return [f"{name:<{width}}  {text}" for name, text in shown.items()]
+    told = {name: text for name, text in lines.items() if text}
+    width = max(map(len, told))
+    return [shown(f"{name:<{width}}  {text}") for name, text in told.items()]
 
 
-def _model(model: Mapping[str, Any] | None) -> str:
+def _model(model: Any) -> str:
     if model is None:
         return "none"
-    if model["arguments"] is None:
-        return f"{model['class']}, not in this folder: gnnsafe.load(folder, model)"
-    return f"{model['class']}({', '.join(f'{name}={value!r}' for name, value in model['arguments'].items())})"
+    if model.arguments is None:
+        return f"{model.name}, not in this folder: gnnsafe.load(folder, model)"
+    return f"{model.name}({', '.join(f'{name}={value!r}' for name, value in model.arguments.items())})"
 
 
 def _named(count: int, names: Sequence[Any] | None) -> str:

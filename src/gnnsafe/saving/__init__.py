@@ -1,0 +1,180 @@
+"""Detectors in files: tensors as safetensors, all else as JSON, no pickle.
+
+A folder has `detector.json`, which says what is saved and names its tensors' file by the hash of its content,
+`tensors-<hash>.safetensors`. The tensors are written first and the JSON last, each beside and then renamed: whatever
+happens in between, the folder holds the detector that was there before or the new one. Writers wait for each other;
+a reader who comes meanwhile gets the old detector or the new one. Files of others are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import xxhash
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from gnnsafe.calibration import Calibration
+from gnnsafe.checks import Task
+from gnnsafe.display import shown
+from gnnsafe.errors import SavedFileError, require
+from gnnsafe.explanation import TrainingClasses
+from gnnsafe.files import locked, replacing
+from gnnsafe.hetero import EdgeType
+from gnnsafe.methods import Method
+from gnnsafe.saving.models import SavedModel
+from gnnsafe.saving.parts import Unpacking, packed
+
+__all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
+
+FORMAT = 2  # to be raised when what is written changes
+FILE = "detector.json"
+
+Name = str | int | float | bool
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What is saved of a detector, field by field as `detector.json` has it; a file is held against these types."""
+
+    task: Task
+    num_features: int
+    feature_names: tuple[Name, ...] | None
+    class_names: tuple[Name, ...] | None
+    notes: dict[str, Any]
+    method: Method
+    model: SavedModel | None
+    embedding: str | None
+    forward: bool
+    node_type: str | None
+    edge_types: tuple[EdgeType, ...] | None
+    classes: TrainingClasses | None
+    calibration: Calibration | None
+    gnnsafe: str = version("gnnsafe")
+    """The version that it was saved by."""
+
+    def __post_init__(self) -> None:
+        sizes = {"feature_names": self.num_features, "class_names": self.num_classes}
+        for name, size in sizes.items():
+            names = getattr(self, name)
+            if names is not None and size is not None and len(names) != size:
+                raise SavedFileError(f"'{name}' must have {size} names (got {len(names)})")
+
+    @property
+    def num_classes(self) -> int | None:
+        """Of a model of ours; another's are not known."""
+        arguments = self.model.arguments if self.model else None
+        return None if arguments is None else arguments.get("out_channels")
+
+
+def write(folder: Path, saved: Saved, tensors: dict[str, Tensor]) -> None:
+    """What is saved, and the weights of its model in `tensors`, in `folder`."""
+    parts = {field.name: packed(getattr(saved, field.name), field.name, tensors) for field in fields(saved)}
+    record = {"format": FORMAT, **parts}
+    content = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
+    record["tensors"] = digest = xxhash.xxh3_128_hexdigest(content)
+    record["checksum"] = _checksum(record)
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    require(not folder.exists() or folder.is_dir(), "folder", "be a folder", f"the file '{folder}'")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        _put(folder, _tensors_file(folder, digest), content, text)
+
+
+def _put(folder: Path, new: Path, content: bytes, text: str) -> None:
+    old = set(folder.glob("tensors-*.safetensors"))
+    try:
+        with replacing(new) as part:
+            part.write_bytes(content)
+        with replacing(folder / FILE) as part:
+            part.write_text(text, encoding="utf-8")
+    except BaseException:
+        if new not in old:
+            new.unlink(missing_ok=True)
+        raise
+    for path in old - {new}:
+        with suppress(OSError):  # somebody reads it, and the system minds
+            path.unlink()
+
+
+def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
+    """What `write` wrote, once it is known to be whole, of this format and of the right types; and all tensors."""
+    record = _record(folder)
+    while True:
+        try:
+            content = _tensors_file(folder, record["tensors"]).read_bytes()
+            break
+        except FileNotFoundError:
+            before, record = record, _record(folder)
+            if record == before:  # it was not replaced by a writer just now
+                name = _tensors_file(folder, record["tensors"]).name
+                raise SavedFileError(f"'folder' must hold {name}, which {FILE} names (got none)") from None
+    tensors = _tensors(_tensors_file(folder, record["tensors"]), content, record["tensors"])
+    try:
+        return _saved(record, tensors), tensors
+    except SavedFileError as error:
+        raise _damaged(folder / FILE, str(error)) from error
+    except RecursionError as error:
+        raise _damaged(folder / FILE, "nested too deeply") from error
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """The JSON, if its checksum is right."""
+    try:
+        record = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise SavedFileError(f"'folder' must hold a saved detector, {FILE} (got '{folder}', which has none)") from None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(folder / FILE, "no JSON") from error
+    if not isinstance(record, dict) or not isinstance(record.get("format"), int):
+        raise _damaged(folder / FILE, "no 'format'")
+    if record["format"] != FORMAT:
+        raise SavedFileError(
+            f"'folder' must hold a detector of format {FORMAT} (got format {record['format']}, saved by gnnsafe "
+            f"{shown(record.get('gnnsafe', 'unknown'))}); load it with that version, or fit and save the detector anew"
+        )
+    if record.pop("checksum", None) != _checksum(record):
+        raise _damaged(folder / FILE, "its checksum differs")
+    if not isinstance(record.get("tensors"), str) or not record["tensors"].isalnum():
+        raise _damaged(folder / FILE, "no 'tensors'")
+    return record
+
+
+def _saved(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Saved:
+    for field in fields(Saved):
+        if field.name not in record:
+            raise SavedFileError(f"'{field.name}' must be there (got none)")
+    unpacking = Unpacking(tensors)
+    kinds = get_type_hints(Saved)
+    return Saved(
+        **{field.name: unpacking.value(kinds[field.name], record[field.name], field.name) for field in fields(Saved)}
+    )
+
+
+def _tensors(path: Path, content: bytes, digest: str) -> dict[str, Tensor]:
+    if xxhash.xxh3_128_hexdigest(content) != digest:
+        raise _damaged(path, "its content is not what was written")
+    try:
+        # A copy lies where torch wants it: what BLAS computes may depend on that in its last bit.
+        return {name: tensor.clone() for name, tensor in load(content).items()}
+    except SafetensorError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _tensors_file(folder: Path, digest: str) -> Path:
+    return folder / f"tensors-{digest[:16]}.safetensors"
+
+
+def _damaged(path: Path, reason: str) -> SavedFileError:
+    return SavedFileError(f"'folder' must hold whole files (got a damaged '{path}': {reason}); save the detector anew")
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(record, sort_keys=True).encode())

@@ -1,0 +1,112 @@
+"""The model of a saved detector: ours with its weights, anybody else's by what tells it from any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, get_type_hints
+
+import torch
+import xxhash
+from torch import Tensor, nn
+
+from gnnsafe.errors import InputError, SavedFileError
+from gnnsafe.models import MODELS
+from gnnsafe.saving.parts import PARTS, Unpacking, packed
+
+__all__ = ["SavedModel"]
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What tells a model from any other; one of gnnsafe.models has `arguments`, and its weights are saved too."""
+
+    name: str
+    state: dict[str, str]
+    """Type and shape of every weight."""
+    weights: str
+    """A hash of them."""
+    arguments: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, model: nn.Module, tensors: dict[str, Tensor]) -> SavedModel:
+        """The model; if it is ours, its weights are put into `tensors`."""
+        state, ours = _state(model), type(model) in MODELS.values()
+        if ours:
+            tensors.update({f"model.{name}": tensor for name, tensor in state.items()})
+        return cls(type(model).__name__, _shapes(state), _digest(state), _arguments(model) if ours else None)
+
+    def built(self, tensors: Mapping[str, Tensor]) -> nn.Module:
+        """The model of ours that was saved, in evaluation mode.
+
+        Raises:
+            InputError: It is none of ours.
+            SavedFileError: There is no such model, or `tensors` are not its weights.
+        """
+        if self.arguments is None:
+            raise InputError(
+                f"'model' must be given: the detector was saved with a {self.name}, which is none of gnnsafe.models "
+                "(got none); use gnnsafe.load(folder, model)"
+            )
+        made = next((model for model in MODELS.values() if model.__name__ == self.name), None)
+        if made is None:
+            raise SavedFileError(f"'model.name' must be one of gnnsafe.models (got {self.name!r})")
+        kinds = {
+            name: kind for name, kind in get_type_hints(made.__init__).items() if name in signature(made).parameters
+        }
+        arguments = Unpacking(tensors).fields(kinds, self.arguments, "model.arguments")
+        try:
+            with torch.device("meta"):  # no weights are drawn and no memory is taken: they are all in the file
+                model: nn.Module = made(**arguments)
+        except (InputError, TypeError, RuntimeError) as error:
+            raise SavedFileError(f"'model.arguments' must be those of a {self.name} (got {error})") from error
+        state = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        have, want = ({name: tensor.shape for name, tensor in part.items()} for part in (state, model.state_dict()))
+        for name in sorted(have.keys() | want.keys()):
+            if have.get(name) != want.get(name):
+                got, right = (list(part[name]) if name in part else "none" for part in (have, want))
+                raise SavedFileError(f"'model.{name}' must have the shape {right} (got {got})")
+        model.load_state_dict(state, assign=True)
+        return model.eval()
+
+    def check(self, model: nn.Module) -> None:
+        """`model` is the one that was saved: its class, its arguments if it is ours, its shapes, and every weight."""
+        name, state = type(model).__name__, _state(model)
+        self._require_same(name == self.name, f"a {name}")
+        arguments = _arguments(model) if self.arguments is not None and type(model) in MODELS.values() else {}
+        for have, want in ((_shapes(state), self.state), (arguments, self.arguments or {})):
+            for key in sorted({*have, *want}):
+                found, right = have.get(key, "none"), want.get(key, "none")
+                self._require_same(found == right, f"one whose {key} is {found}, not {right}")
+        self._require_same(_digest(state) == self.weights, "one with other weights")
+
+    def _require_same(self, holds: bool, got: str) -> None:
+        if not holds:
+            raise SavedFileError(f"'model' must be the {self.name} that the detector was saved with (got {got})")
+
+
+PARTS[SavedModel.__name__] = SavedModel
+
+
+def _arguments(model: nn.Module) -> dict[str, Any]:
+    """The arguments that a model of ours was constructed with."""
+    arguments: Any = model.arguments
+    return {name: packed(value, name, {}) for name, value in arguments.items()}
+
+
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, str]:
+    return {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in state.items()}
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().cpu() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+
+
+def _digest(state: Mapping[str, Tensor]) -> str:
+    digest = xxhash.xxh3_128()
+    for name, tensor in sorted(state.items()):
+        digest.update(name.encode())
+        content: Any = tensor.contiguous().flatten().view(torch.uint8).numpy()
+        digest.update(content)
+    return digest.hexdigest()

@@ -1,0 +1,164 @@
+"""Saved detectors that somebody has changed, with a right checksum: refused in one line, or they score."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import gnnsafe
+from gnnsafe import Detector
+from gnnsafe.errors import GnnsafeError, SavedFileError
+from gnnsafe.methods import KNN, MSP, Consensus, Propagated
+from gnnsafe.saving import _checksum, _saved, read
+
+HOSTILE: list[Any] = [
+    None, True, False, 0, -1, 3, 10**12, 10**400, 0.5, float("nan"), float("inf"), 1e308, "", "x", "GCN", "KNN",
+    "Calibration", "scores\x1b[31m", "\ud800", "a" * 300, [], {}, [[]], [1, 2], {"is": "KNN"}, {"is": "__class__"},
+    {"is": ["KNN"]}, {"tensor": "x"}, {"tensor": "model.weights.0", "columns": False}, {"is": "Propagated"},
+]  # fmt: skip
+
+
+def edited(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """The folder's JSON with a change and the checksum that belongs to it."""
+    path = folder / "detector.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    del record["checksum"]
+    change(record)
+    path.write_text(json.dumps({**record, "checksum": _checksum(record)}), encoding="utf-8")
+
+
+def places(value: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """The way to every value within."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield (*way, key)
+        yield from places(item, *way, key)
+
+
+def put(record: Any, way: tuple[Any, ...], value: Any) -> None:
+    for key in way[:-1]:
+        record = record[key]
+    if value is HOSTILE:
+        del record[way[-1]]
+    else:
+        record[way[-1]] = value
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """What takes longer has hung."""
+
+    def hung(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def saved(blocks, tmp_path) -> Path:
+    """One with every kind of part: nested methods, a matrix by columns, classes, calibration by class, notes, names."""
+    torch.manual_seed(0)
+    blocks.class_names, blocks.feature_names = ["a", "b", "c"], [f"f{i}" for i in range(8)]
+    method = Propagated(Consensus((KNN(k=3), MSP(), gnnsafe.methods.METHODS["mahalanobis"]())))
+    detector = Detector(gnnsafe.models.GAT(8, 6, 3), method).fit(blocks)
+    detector.calibrate(blocks, mask=blocks.test_mask, by_class=True)
+    detector.notes = {"undirected": False, "accuracy": {"test": 0.5}, "edges": 12}
+    detector.save(tmp_path)
+    return tmp_path
+
+
+def outcome(folder: Path, graph: Any) -> str:
+    """What comes of a changed detector: 'refused' or 'scores'; anything else is raised."""
+    try:
+        with at_most(5):
+            detector = gnnsafe.load(folder)
+            detector.predict(graph, false_alarm=0.1)
+            str(detector.explain(graph, node=0))
+        return "scores"
+    except GnnsafeError as error:
+        return "refused" if "\n" not in str(error) and "\x1b" not in str(error) else repr(error)
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+def test_every_value_changed_is_refused_or_scores(saved, blocks):
+    """Each value in turn is replaced by hostile ones, drawn from a seed, or taken out."""
+    draw, path = random.Random(0), saved / "detector.json"
+    text = path.read_text()
+    seen = {"refused": 0, "scores": 0}
+    for way in places(json.loads(text)):
+        for value in draw.sample([*HOSTILE, HOSTILE], 3):
+            path.write_text(text)
+            edited(saved, lambda record, way=way, value=value: put(record, way, copy.copy(value)))
+            try:
+                seen[outcome(saved, blocks)] += 1
+            except Exception as error:
+                raise AssertionError(f"{way} as {value!r}") from error
+    assert seen["refused"] > 100
+    assert seen["scores"] > 10
+
+
+@pytest.mark.parametrize(
+    ("way", "value", "message"),
+    [
+        (("tensors",), HOSTILE, "no 'tensors'"),
+        (("tensors",), "../../secret", "no 'tensors'"),
+        (("method",), HOSTILE, "'method' must be there"),
+        (("method",), {"is": "Path"}, r"'method' must be a Method \(got \{'is': 'Path'\}\)"),
+        (("method",), {"is": "Calibration"}, "'method' must be a Method"),
+        (("method", "steps"), 10**12, r"'method.steps' must be at most 10000 \(got 1000000000000\)"),
+        (("method", "steps"), 2.5, "'method.steps' must be a whole number"),
+        (("method", "__class__"), "KNN", "'method.__class__' must be left out"),
+        (("method", "reach"), 1, "'method.reach' must be left out"),
+        (("method", "alpha"), 7.0, r"'method': 'alpha' must lie in \[0, 1\]"),
+        (("calibration", "scores"), {"tensor": "model.weights.0", "columns": False}, "the tensor of that name"),
+        (("calibration", "num_classes"), 10**12, "'calibration.num_classes' must be at most"),
+        (("model", "arguments", "num_layers"), 10**12, "'model.arguments.num_layers' must be at most"),
+        (("model", "arguments", "num_layers"), 4, "'model.biases.*' must have the shape|'model.norms"),
+        (("model", "arguments", "hidden_channels"), 10**12, "'model.arguments.hidden_channels' must be at most"),
+        (("model", "arguments", "hidden_channels"), 7, r"'model.*' must have the shape"),
+        (("model", "arguments", "heads"), 0, "'model.arguments' must be those of a GAT"),
+        (("model", "name"), "Module", "'model.name' must be one of gnnsafe.models"),
+        (("model", "name"), HOSTILE, "'model': .*missing"),
+        (("class_names",), ["a"], "'class_names' must have 3 names"),
+        (("feature_names",), ["a"], "'feature_names' must have 8 names"),
+        (("notes",), [], "'notes' must be a table"),
+    ],
+)
+def test_what_is_wrong_is_named(saved, way, value, message):
+    edited(saved, lambda record: put(record, way, value))
+    start = time.perf_counter()
+    with pytest.raises(SavedFileError, match=message):
+        gnnsafe.load(saved)
+    assert time.perf_counter() - start < 2
+
+
+def test_methods_within_methods_without_end(saved):
+    nested: dict[str, Any] = {"is": "MSP"}
+    for _ in range(400):
+        nested = {"is": "Propagated", "method": nested}
+    edited(saved, lambda record: put(record, ("method",), nested))
+    with pytest.raises(SavedFileError, match="nested too deeply"):
+        gnnsafe.load(saved)
+
+
+def test_other_tensors_are_refused(saved):
+    record = json.loads((saved / "detector.json").read_text())
+    with pytest.raises(SavedFileError, match=r"'method\.method\.methods\.0\.bank_' must be the tensor of that name"):
+        _saved(record, {})
+    assert read(saved)[0].num_features == 8
