@@ -78,8 +78,9 @@ def block_graph(num_nodes: int = 120, num_classes: int = 3, seed: int = 0) -> Da
     close = torch.rand(num_nodes, num_nodes, generator=generator) < torch.where(y[:, None] == y, 0.08, 0.01)
     edges = torch.triu(close, diagonal=1).nonzero().T
     order = torch.randperm(num_nodes, generator=generator)
-    masks = {}
-    for name, ids in zip(("train_mask", "val_mask", "test_mask"), order.split([30, 40, 50]), strict=True):
+    masks, sizes = {}, [num_nodes // 4, num_nodes // 3]
+    parts = order.split([*sizes, num_nodes - sum(sizes)])
+    for name, ids in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
         masks[name] = torch.zeros(num_nodes, dtype=torch.bool)
         masks[name][ids] = True
     return Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1), y=y, **masks)

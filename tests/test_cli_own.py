@@ -14,6 +14,8 @@ from tests.test_cli import complaint
 import gnnsafe
 from gnnsafe import cli
 from gnnsafe.fitting import fitting, known_classes
+from gnnsafe.saving import FORMAT
+from gnnsafe.scaling import FeatureScaling
 
 COLOURS = ("red", "green", "blue")
 
@@ -57,8 +59,18 @@ class TestTrain:
         arguments = ["train", str(files / "graph"), "--out", str(tmp_path / "d"), "--epochs", "5", "--method", "energy"]
         assert cli.main([*arguments, "--backbone", "mlp", "--seed", "3"]) == 0
         out, err = capsys.readouterr()
-        assert err == ""
-        assert "split: 30 train, 40 val, 50 test\ntrained by CrossEntropy(), 5 epochs, best after 5; right on " in out
+        assert err == (
+            "gnnsafe: the best epoch is the last of 5: the model was still learning; try --epochs 10\n"
+            "gnnsafe: 40 calibration nodes are too few to ever flag a node at 1% of false alarms (99 are needed); "
+            "label more nodes, or give more of them to val\n"
+        )
+        assert (
+            "split: 30 train, 40 val, 50 test\nfeatures: columns standardised by the training nodes' mean and standard "
+            "deviation\nmlp trained by CrossEntropy(), 5 epochs, best after 5\nright on " in out
+        )
+        assert re.search(
+            r"right on [\d.]+% of test nodes \(balanced over classes [\d.]+%; the largest class alone [\d.]+%\)\n", out
+        )
         assert "Detector(MLP, Energy(temperature=1.0)), calibrated on 40 validation nodes\n50 held-out ID nodes" in out
         assert out.endswith(f"Detector: {tmp_path / 'd'}\n")
         detector = gnnsafe.load(tmp_path / "d")
@@ -67,9 +79,11 @@ class TestTrain:
         assert len(detector.calibration_.scores) == 40
         assert (detector.notes["epochs"], detector.notes["seed"], detector.notes["undirected"]) == (5, 3, False)
         data = gnnsafe.read_graph(files / "graph")
+        scaled = data.clone()
+        scaled.x = FeatureScaling.fitted(data.x, data.train_mask)(data.x)
         model = gnnsafe.models.MLP(8, 64, 3)
-        gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=5, seed=3)
-        assert torch.equal(detector.score(data), gnnsafe.Detector(model, "energy").fit(data).score(data))
+        gnnsafe.train(model, scaled, objective=gnnsafe.CrossEntropy(), epochs=5, seed=3)
+        assert torch.equal(detector.score(data), gnnsafe.Detector(model, "energy").fit(scaled).score(scaled))
 
     def test_a_split_is_drawn_where_there_is_none(self, tmp_path, capsys):
         graph = write_graph(tmp_path / "graph", block_graph(), split=False)
@@ -80,7 +94,7 @@ class TestTrain:
     def test_exposure_brings_the_margin_along(self, files, tmp_path, capsys):
         arguments = ["train", str(files / "graph"), "--out", str(tmp_path), "--epochs", "2"]
         assert cli.main([*arguments, "--exposure", str(files / "new"), "--undirected"]) == 0
-        assert "trained by EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1, steps=2" in capsys.readouterr().out
+        assert "gcn trained by EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1, steps=2" in capsys.readouterr().out
         assert gnnsafe.load(tmp_path).notes["undirected"] is True
 
     @pytest.mark.parametrize(
@@ -145,11 +159,11 @@ class TestScore:
 
     def test_csv_and_false_discoveries(self, files, detector, tmp_path, capsys):
         out = tmp_path / "scores.csv"
-        assert cli.main(["score", str(detector), str(files / "new"), "--out", str(out), "--fdr", "0.5"]) == 0
+        assert cli.main(["score", str(detector), str(files / "new"), "--out", str(out), "--fdr", "0.8"]) == 0
         flags = csv.read_csv(out)["flag"].to_pylist()
         data = gnnsafe.read_graph(files / "new")
-        assert flags == gnnsafe.load(detector).predict(data, fdr=0.5).tolist()
-        assert f"at most 0.5 of those flagged, {0.5 * sum(flags):,.0f}\n" in capsys.readouterr().out
+        assert flags == gnnsafe.load(detector).predict(data, fdr=0.8).tolist()
+        assert f"at most 0.8 of those flagged, {0.8 * sum(flags):,.0f}\n" in capsys.readouterr().out
 
     def test_edges_are_read_as_in_training(self, files, tmp_path):
         directed = block_graph(seed=1)
@@ -289,8 +303,10 @@ class TestInspect:
         assert f"above {float(thresholds):.4g} at 5%" in lines["calibration"]
         assert "at 1%" not in lines["calibration"]  # too few nodes for it
         assert (lines["nodes"], lines["epochs"], lines["seed"]) == ("120", "30", "0")
-        assert re.fullmatch(r"train [\d.]+%, val [\d.]+%, test [\d.]+%", lines["accuracy"])
-        assert lines["saved by"] == f"gnnsafe {gnnsafe.__version__}, format 2"
+        for name in ("accuracy", "balanced accuracy", "majority class"):
+            assert re.fullmatch(r"train [\d.]+%, val [\d.]+%, test [\d.]+%", lines[name])
+        assert lines["scaling"] == "columns standardised by the training nodes' mean and standard deviation"
+        assert lines["saved by"] == f"gnnsafe {gnnsafe.__version__}, format {FORMAT}"
         assert "exposure" not in lines
 
     def test_somebody_elses_model_is_not_asked_for(self, blocks, tmp_path, capsys):
@@ -301,8 +317,10 @@ class TestInspect:
         out = capsys.readouterr().out
         assert "Linear, not in this folder: gnnsafe.load(folder, model)" in out
         assert "none: it gives scores, and decides nothing" in out
-        (tmp_path / "detector.json").write_text(json.dumps({"format": 3}))
-        assert "must hold a detector of format 2 (got format 3" in complaint(capsys, "inspect", str(tmp_path))
+        (tmp_path / "detector.json").write_text(json.dumps({"format": FORMAT + 1}))
+        assert f"must hold a detector of format {FORMAT} (got format {FORMAT + 1}" in complaint(
+            capsys, "inspect", str(tmp_path)
+        )
 
 
 @pytest.mark.parametrize("command", ["train", "score", "explain", "inspect"])
@@ -355,7 +373,7 @@ class TestFitting:
         told = []
         fitted = fitting(blocks, epochs=3, each_epoch=lambda history: told.append(len(history.loss)))
         assert told == [1, 2, 3]
-        assert fitted.accuracy["train"] == pytest.approx(
+        assert fitted.rates["train"].accuracy == pytest.approx(
             float((fitted.detector.outputs(blocks).logits.argmax(dim=1) == blocks.y)[blocks.train_mask].float().mean())
         )
 

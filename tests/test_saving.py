@@ -17,6 +17,7 @@ from gnnsafe import Detector
 from gnnsafe.errors import NotFittedError, SavedFileError
 from gnnsafe.methods import KNN, METHODS, MSP, Consensus, Degree, GNNSafe, Propagated
 from gnnsafe.models import MODELS
+from gnnsafe.saving import FORMAT
 
 EVERY = {
     **{name: method() for name, method in METHODS.items()},
@@ -110,7 +111,7 @@ def test_nothing_in_the_folder_is_a_pickle(saved):
     assert files[1].startswith("tensors-")
     assert files[1].endswith(".safetensors")
     record = json.loads((saved / "detector.json").read_text())
-    assert record["format"] == 2
+    assert record["format"] == FORMAT
     assert record["method"] == {"is": "GNNSafe", "steps": 2, "alpha": 0.5, "temperature": 1.0, "isolated": "keep"}
 
 
@@ -215,9 +216,10 @@ class TestRefused:
 
     def test_another_format(self, saved):
         record = json.loads((saved / "detector.json").read_text())
-        (saved / "detector.json").write_text(json.dumps({**record, "format": 3, "gnnsafe": "9.0"}))
+        (saved / "detector.json").write_text(json.dumps({**record, "format": FORMAT + 1, "gnnsafe": "9.0"}))
         one_line(
-            lambda: gnnsafe.load(saved), r"must hold a detector of format 2 \(got format 3, saved by gnnsafe 9.0\)"
+            lambda: gnnsafe.load(saved),
+            rf"must hold a detector of format {FORMAT} \(got format {FORMAT + 1}, saved by gnnsafe 9.0\)",
         )
 
     def test_damaged_tensors(self, saved):

@@ -16,13 +16,14 @@ from gnnsafe.checks import Task, check_mask, check_nodes
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
 from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
-from gnnsafe.graph import Graph, check_feature_names, check_graph, kept_names, node_labels, node_mask
+from gnnsafe.graph import Graph, changed, check_feature_names, check_graph, kept_names, node_labels, node_mask
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.regions import region
 from gnnsafe.saving import Saved, SavedModel, read, write
+from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["Detector", "NewScores", "load"]
 
@@ -44,7 +45,8 @@ class Detector:
     our models by themselves; for another, `embedding` names the submodule that gives it. With `task="multilabel"` the
     logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
     `node_type` names the nodes of a `HeteroData` whose logits `forward` returns; scores are propagated over
-    `edge_types`, or over all that join such nodes.
+    `edge_types`, or over all that join such nodes. `scaling` is applied to the features of every graph before model and
+    method read them: the one that the model's training features were scaled by (`FeatureScaling.fitted`).
 
         detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask
         scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
@@ -63,8 +65,10 @@ class Detector:
         task: Task = "multiclass",
         node_type: str | None = None,
         edge_types: Sequence[EdgeType] | None = None,
+        scaling: FeatureScaling | None = None,
     ) -> None:
         self.method = own_method(method)
+        self.scaling = scaling
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
         require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
         self.forward, self.node_type, self.edge_types = forward, node_type, edge_types
@@ -219,6 +223,7 @@ class Detector:
             forward=self.forward is not None,
             node_type=self.node_type,
             edge_types=None if self.edge_types is None else tuple(self.edge_types),
+            scaling=self.scaling,
             classes=self.classes_,
             calibration=self.calibration_,
         )
@@ -258,6 +263,8 @@ class Detector:
         return own + (hops or 0)
 
     def _outputs(self, data: Graph) -> Outputs:
+        if self.scaling is not None:
+            data = changed(data, x=self.scaling(data.x))
         if self.classifier is None:
             return Outputs(torch.empty(data.x.shape[0], 0), data, self.task)
         return self.classifier(data)
@@ -277,7 +284,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     rule = "be given again, as the detector was saved with one" if saved.forward else "be left out, as it was"
     require((forward is not None) == saved.forward, "forward", rule, "none" if forward is None else "one")
     options: dict[str, Any] = {name: getattr(saved, name) for name in ("embedding", "task", "node_type", "edge_types")}
-    detector = Detector(model, saved.method, forward=forward, **options)
+    detector = Detector(model, saved.method, forward=forward, scaling=saved.scaling, **options)
     detector.notes, detector.num_features_ = saved.notes, saved.num_features
     detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
     detector.classes_, detector.calibration_ = saved.classes, saved.calibration

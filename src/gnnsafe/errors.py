@@ -15,7 +15,8 @@ Warnings, for what works but not as well as was asked:
 
 GnnsafeWarning            (a UserWarning)
 ├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
-└── HeterophilyWarning    neighbours are hardly more alike than by chance
+├── HeterophilyWarning    neighbours are hardly more alike than by chance
+└── TrainingWarning       a model was trained that may be of little use
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ __all__ = [
     "NotFittedError",
     "SavedFileError",
     "TrainingError",
+    "TrainingWarning",
     "UnknownNameError",
     "WorkerError",
     "is_number",
@@ -103,6 +105,10 @@ class CalibrationWarning(GnnsafeWarning):
 
 class HeterophilyWarning(GnnsafeWarning):
     """Neighbours are hardly more alike than by chance."""
+
+
+class TrainingWarning(GnnsafeWarning):
+    """A model was trained that may be of little use."""
 
 
 def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") -> None:

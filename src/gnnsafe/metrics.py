@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnsafe.checks import check_labels, check_logits, check_mask, check_tensor
 from gnnsafe.errors import InputError, is_number, require
 
-__all__ = ["Detection", "accuracy", "detection", "threshold"]
+__all__ = ["Detection", "accuracy", "balanced_accuracy", "detection", "majority_rate", "threshold"]
 
 
 class Detection(NamedTuple):
@@ -93,6 +93,32 @@ def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     check_labels("y", y, len(logits))
     check_mask("mask", mask, len(logits))
     return float((logits[mask].argmax(dim=-1) == y[mask]).float().mean())
+
+
+def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
+    """Mean over the classes that masked nodes have of the share of their nodes that is right: 1 / classes by chance.
+
+    >>> logits = torch.tensor([[2.0, 1.0], [3.0, 0.0], [5.0, 0.0]])
+    >>> balanced_accuracy(logits, torch.tensor([0, 0, 1]), torch.tensor([True, True, True]))
+    0.5
+    """
+    check_logits(logits)
+    check_labels("y", y, len(logits))
+    check_mask("mask", mask, len(logits))
+    right, labels = (logits[mask].argmax(dim=-1) == y[mask]).double(), y[mask]
+    return float(torch.stack([right[labels == label].mean() for label in torch.unique(labels)]).mean())
+
+
+def majority_rate(y: Tensor, train: Tensor, mask: Tensor) -> float:
+    """Share of the masked nodes in the class that most training nodes have: what a constant prediction reaches.
+
+    >>> majority_rate(torch.tensor([0, 0, 1, 1, 0]), torch.tensor([1, 1, 1, 0, 0]).bool(), torch.arange(5) > 2)
+    0.5
+    """
+    check_labels("y", y, len(mask))
+    check_mask("train", train, len(y))
+    check_mask("mask", mask, len(y))
+    return float((y[mask] == torch.bincount(y[train]).argmax()).double().mean())
 
 
 def _values(name: str, scores: Any) -> NDArray[np.floating[Any]]:

@@ -29,6 +29,7 @@ __all__ = [
     "Pattern",
     "Sparse",
     "attention_pattern",
+    "csr_tensor",
     "gcn_matrix",
     "in_degrees",
     "mean_matrix",
@@ -138,11 +139,13 @@ class Pattern:
 
     def matrix(self, entries: Tensor) -> Tensor:
         """The matrix with these entries."""
-        return _csr(self.starts, self.columns, entries, (self.size, self.size))
+        return csr_tensor(self.starts, self.columns, entries, (self.size, self.size))
 
     def transpose(self, entries: Tensor) -> Tensor:
         """The transpose of the matrix with these entries."""
-        return _csr(self.starts_back, self.columns_back, entries.index_select(0, self.back), (self.size, self.size))
+        return csr_tensor(
+            self.starts_back, self.columns_back, entries.index_select(0, self.back), (self.size, self.size)
+        )
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -177,10 +180,11 @@ def torch_csr(matrix: Any) -> Tensor:
     """Scipy's CSR as a tensor, without a copy."""
     # scipy takes 32-bit indices wherever they suffice: half the index traffic, and what MKL wants.
     starts, columns, entries = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
-    return _csr(starts, columns, entries, matrix.shape)
+    return csr_tensor(starts, columns, entries, matrix.shape)
 
 
-def _csr(starts: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, int]) -> Tensor:
+def csr_tensor(starts: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A CSR tensor of parts that are known to fit, without torch's warning that there are such tensors."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(starts, columns, entries, size=shape, check_invariants=False)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import warnings
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from gnnsafe.bench.recipes import BACKBONES
 from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, positive, progress_bar, terminal, whole
 from gnnsafe.datasets import read_graph
 from gnnsafe.errors import require
 from gnnsafe.files import writable
-from gnnsafe.fitting import OWN_OBJECTIVES, Fitting, fitting
+from gnnsafe.fitting import AUTO, OWN_OBJECTIVES, Bound, Fitting, fitting
+from gnnsafe.graph import Data
 from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import graph_lines
 from gnnsafe.saving import FILE
+from gnnsafe.scaling import Scale
 
-__all__ = ["configure"]
+__all__ = ["SCORED_BY", "bound_lines", "configure", "rate_notes"]
+
+PARTS = {"train": "training", "val": "validation", "test": "test"}
 
 # but for what only a model made for it can be scored by
 SCORED_BY = tuple(name for name, method in METHODS.items() if method.kind != "model")
@@ -27,7 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Trains a node classifier on a graph with labels, binds an OOD score to it and calibrates it on "
         "validation nodes. The folder that it writes holds everything that 'gnnsafe score' needs, the model too. "
-        "Without a column 'split' (train, val, test) one is drawn: 6 : 2 : 2 of the labelled nodes."
+        "Without a column 'split' (train, val, test) one is drawn: 6 : 2 : 2 of the labelled nodes. Features are "
+        "scaled, and the scaling is kept with the detector. Says how often the model is right beside what its largest "
+        "class alone would reach, and warns, with a remedy, of what makes a detector useless."
     )
     parser.epilog = (
         "Example: gnnsafe train graph/ --out detector/, then gnnsafe score detector/ new_graph/ --out "
@@ -40,13 +48,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--exposure", metavar="GRAPH", help="a graph of nodes that are known to be OOD, to learn from: a folder, an "
         ".npz or a .pt file",
     )  # fmt: skip
-    parser.add_argument("--backbone", choices=BACKBONES, default="gcn", help="the model (default: gcn)")
+    parser.add_argument(
+        "--backbone", choices=(*BACKBONES, "auto"), default="gcn", help=f"the model (default: gcn); auto trains "
+        f"{', '.join(AUTO)} and keeps the one that is right on most validation nodes",
+    )  # fmt: skip
     parser.add_argument(
         "--objective", choices=OWN_OBJECTIVES, help="(default: cross-entropy; with --exposure energy-margin)"
     )
     parser.add_argument("--method", choices=SCORED_BY, default="gnnsafe", help="the OOD score (default: gnnsafe)")
     parser.add_argument("--epochs", metavar="N", type=positive, default=200, help="of training (default: 200)")
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of weights and split (default: 0)")
+    parser.add_argument(
+        "--scale", choices=get_args(Scale), default="auto", help="features: 'standard' subtracts each column's mean "
+        "and divides by its standard deviation, both of training nodes; 'rows' makes rows sum to 1; 'none' leaves "
+        "them; 'auto' (default) takes rows for a bag of words (no value below 0, half of them 0, no column without a "
+        "0, none 100 times as large as the usual one), else standard",
+    )  # fmt: skip
+    parser.add_argument(
+        "--split-by-time", action="store_true", help="split by the column 'timestamp', in place of any column 'split': "
+        "the oldest 60%% of labelled nodes train, the next 20%% validate and calibrate, the latest 20%% test",
+    )  # fmt: skip
     add_graph_options(parser)
     parser.set_defaults(command=_train)
 
@@ -58,14 +79,24 @@ def _train(arguments: argparse.Namespace) -> None:
         data = given_graph(arguments)
         require("y" in data, "label", "be given for training", "a graph without labels", "add a column 'label'")
         exposure = None if arguments.exposure is None else _exposure(arguments)
-        progress.update(task, description="Training", total=arguments.epochs)
-        settings = {name: getattr(arguments, name) for name in ("backbone", "objective", "method", "epochs", "seed")}
-        fitted = fitting(data, exposure=exposure, **settings, each_epoch=lambda _: progress.advance(task))
+        settings = {
+            name: getattr(arguments, name) for name in ("backbone", "objective", "method", "epochs", "seed", "scale")
+        }
+        fitted = fitting(
+            data,
+            exposure=exposure,
+            by_time=arguments.split_by_time,
+            **settings,
+            begin=lambda name: progress.reset(task, description=f"Training {name}", total=arguments.epochs),
+            each_epoch=lambda _: progress.advance(task),
+        )
     fitted.detector.notes = _notes(arguments, fitted)
     fitted.detector.save(arguments.out)
-    drawn = [] if "train_mask" in data else [f"no split was given: this one is drawn from seed {arguments.seed}"]
+    for warning in fitted.warnings:
+        warnings.warn(warning, stacklevel=1)
     console = terminal()
-    console.print(*graph_lines(fitted.data), *drawn, *_lines(fitted), sep="\n", soft_wrap=True)
+    lines = [*graph_lines(fitted.data), *_split(arguments, data), *_lines(fitted), *bound_lines(fitted)]
+    console.print(*lines, sep="\n", soft_wrap=True)
     console.print(f"Detector: {arguments.out.absolute()}", soft_wrap=True)
 
 
@@ -86,17 +117,47 @@ def _notes(arguments: argparse.Namespace, fitted: Fitting) -> dict[str, Any]:
         "exposure": arguments.exposure,
         "epochs": arguments.epochs,
         "seed": arguments.seed,
-        "accuracy": fitted.accuracy,
+        **rate_notes(fitted),
     }
 
 
+def rate_notes(fitted: Bound) -> dict[str, dict[str, float]]:
+    """How often the model is right, as notes of a detector."""
+    rates = {name: asdict(rate) for name, rate in fitted.rates.items()}
+    named = {"accuracy": "accuracy", "balanced accuracy": "balanced", "majority class": "majority"}
+    return {note: {part: rate[kind] for part, rate in rates.items()} for note, kind in named.items()}
+
+
+def _split(arguments: argparse.Namespace, data: Data) -> list[str]:
+    if arguments.split_by_time:
+        return ["split by time: the oldest 60% of labelled nodes train, the next 20% validate, the latest 20% test"]
+    return [] if "train_mask" in data else [f"no split was given: this one is drawn from seed {arguments.seed}"]
+
+
 def _lines(fitted: Fitting) -> list[str]:
-    named = {"train": "training", "val": "validation", "test": "test"}
-    right = ", ".join(f"{value:.1%} of {named[part]} nodes" for part, value in fitted.accuracy.items())
+    trained, history = fitted.trained, fitted.trained.history
     lines = [
-        f"trained by {fitted.objective!r}, {len(fitted.history.loss)} epochs, best after "
-        f"{fitted.history.best_epoch + 1}; right on {right}",
-        f"{fitted.detector!r}, calibrated on {int(fitted.data[fitted.calibrated_on].sum()):,} "
-        f"{named[fitted.calibrated_on.removesuffix('_mask')]} nodes",
+        f"features: {fitted.detector.scaling or 'as they are'}",
+        f"{trained.backbone} trained by {fitted.objective!r}, {len(history.loss)} epochs, best after "
+        f"{history.best_epoch + 1}",
     ]
-    return [*lines, *(str(fitted.check).splitlines() if fitted.check else [])]
+    if len(fitted.tried) > 1:
+        reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in fitted.tried)
+        lines.append(f"right on validation nodes: {reached}; kept: {trained.backbone}")
+    return lines
+
+
+def bound_lines(fitted: Bound) -> list[str]:
+    """How often the model is right, what it was calibrated on, and whether its error rates hold."""
+    lines = [
+        f"right on {rate.accuracy:.1%} of {PARTS[part]} nodes (balanced over classes {rate.balanced:.1%}; the largest "
+        f"class alone {rate.majority:.1%})"
+        for part, rate in fitted.rates.items()
+    ]
+    lines.append(
+        f"{fitted.detector!r}, calibrated on {int(fitted.data[fitted.calibrated_on].sum()):,} "
+        f"{PARTS[fitted.calibrated_on.removesuffix('_mask')]} nodes"
+    )
+    if fitted.check is None:
+        return [*lines, "no held-out test nodes: whether stated false-alarm rates hold was not checked"]
+    return [*lines, *str(fitted.check).splitlines()]

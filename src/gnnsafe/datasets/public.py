@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from gnnsafe import scaling
 from gnnsafe.datasets.sources import Files
 from gnnsafe.graph import Data
 
@@ -15,8 +16,7 @@ PLANETOID = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 def row_normalised(data: Data) -> Data:
     """The graph with features whose rows sum to 1; a row without any stays zero."""
-    total = data.x.sum(dim=1, keepdim=True)
-    data.x = data.x / total.where(total > 0, 1)
+    data.x = scaling.row_normalised(data.x)
     return data
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gnnsafe.graph import Data
 
-__all__ = ["large_split", "per_class_split", "random_split"]
+__all__ = ["large_split", "per_class_split", "random_split", "time_split"]
 
 
 def random_split(data: Data, nodes: Tensor, seed: int) -> Data:
@@ -30,6 +30,17 @@ def per_class_split(data: Data, seed: int) -> Data:
     train = torch.cat([order[data.y[order] == label][:20] for label in data.y.unique()])
     rest = order[~torch.isin(order, train)]
     return _with_masks(data, train, rest[:500], rest[500:1500])
+
+
+def time_split(data: Data, nodes: Tensor, times: Tensor, seed: int) -> Data:
+    """Of the nodes in the mask `nodes` the oldest six tenths train, the next two validate, the latest two test.
+
+    Nodes of one time that lie on a border are divided at random.
+    """
+    ids = _shuffled(nodes, seed)
+    ids = ids[torch.argsort(times[ids], stable=True)]
+    fifth, count = len(ids) // 5, len(ids)
+    return _with_masks(data, ids[: count - 2 * fifth], ids[count - 2 * fifth : count - fifth], ids[count - fifth :])
 
 
 def _shuffled(nodes: Tensor, seed: int) -> Tensor:

@@ -41,7 +41,8 @@ def graph_lines(data: Data) -> list[str]:
     if "y" in data:
         lines.append(f"{int(data.y.max()) + 1} classes, {int((data.y < 0).sum()):,} nodes without a label")
     if "train_mask" in data:
-        sizes = [f"{int(data[f'{split}_mask'].sum()):,} {split}" for split in ("train", "val", "test")]
+        masks = {split: f"{split}_mask" for split in ("train", "val", "test") if f"{split}_mask" in data}
+        sizes = [f"{int(data[mask].sum()):,} {split}" for split, mask in masks.items()]
         lines.append(f"split: {', '.join(sizes)}")
     if "ignored_columns" in data:
         lines.append(f"columns not read: {', '.join(data.ignored_columns)}")

@@ -31,6 +31,7 @@ from gnnsafe.hetero import EdgeType
 from gnnsafe.methods import Method
 from gnnsafe.saving.models import SavedModel
 from gnnsafe.saving.parts import Unpacking, packed
+from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
 
@@ -55,6 +56,7 @@ class Saved:
     forward: bool
     node_type: str | None
     edge_types: tuple[EdgeType, ...] | None
+    scaling: FeatureScaling | None
     classes: TrainingClasses | None
     calibration: Calibration | None
     gnnsafe: str = version("gnnsafe")
@@ -66,6 +68,9 @@ class Saved:
             names = getattr(self, name)
             if names is not None and size is not None and len(names) != size:
                 raise SavedFileError(f"'{name}' must have {size} names (got {len(names)})")
+        columns = self.num_features if self.scaling is None or self.scaling.center is None else len(self.scaling.center)
+        if columns != self.num_features:
+            raise SavedFileError(f"'scaling' must have {self.num_features} columns (got {columns})")
 
     @property
     def num_classes(self) -> int | None:

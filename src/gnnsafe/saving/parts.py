@@ -19,11 +19,12 @@ from gnnsafe.errors import InputError, SavedFileError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.methods import METHODS, Propagated
 from gnnsafe.methods.grasp import GraphNodes
+from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["PARTS", "Unpacking", "packed"]
 
 PARTS: dict[str, type[Any]] = {method.__name__: method for method in METHODS.values()}
-PARTS |= {part.__name__: part for part in (Propagated, GraphNodes, Calibration, TrainingClasses)}
+PARTS |= {part.__name__: part for part in (Propagated, GraphNodes, Calibration, TrainingClasses, FeatureScaling)}
 
 MOST_ROUNDS = 10_000  # that a whole number in a file may ask for, such as steps; sizes may be as large as its tensors
 LARGEST = 1e300  # of other numbers

@@ -1,0 +1,151 @@
+"""A detector from a labelled graph alone: split, scaling, model, training, method, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from gnnsafe.bench.paper import COMMON
+from gnnsafe.calibration import CalibrationCheck
+from gnnsafe.detector import Detector
+from gnnsafe.errors import GnnsafeWarning, require
+from gnnsafe.fitting.advice import advice
+from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
+from gnnsafe.fitting.classes import known_classes
+from gnnsafe.graph import Data, changed, check_feature_names, kept_names
+from gnnsafe.methods import own_method
+from gnnsafe.metrics import accuracy, balanced_accuracy, majority_rate
+from gnnsafe.scaling import FeatureScaling, Scale
+from gnnsafe.training import OBJECTIVES, EnergyMargin, History, Objective, UncertainCrossEntropy
+
+__all__ = ["AUTO", "OWN_OBJECTIVES", "Bound", "Fitting", "Rates", "bound", "fitting", "known_classes"]
+
+# but for the one that only a model of its own can be trained by
+OWN_OBJECTIVES = tuple(name for name, objective in OBJECTIVES.items() if objective is not UncertainCrossEntropy)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often predictions are right on some nodes, beside what says how much that is worth."""
+
+    accuracy: float
+    balanced: float
+    """The mean over classes of the share of their nodes that is right: 1 / classes for a model that learnt nothing."""
+    majority: float
+    """The share of the class that most training nodes have: what a constant prediction reaches."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A calibrated detector, how often its model is right, and whether its error rates hold."""
+
+    detector: Detector
+    data: Data
+    """The graph, with the masks that were read or drawn, and classes numbered as the model does."""
+    rates: dict[str, Rates]
+    """On training, validation and test nodes, as far as there are any."""
+    calibrated_on: str
+    """The mask of the calibration nodes."""
+    check: CalibrationCheck | None
+    """Whether stated false-alarm rates hold on the test nodes, where these are held out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting(Bound):
+    """A calibrated detector, and what was seen on the way to it."""
+
+    objective: Objective
+    trained: Trained
+    tried: tuple[Trained, ...]
+    """Every backbone that was trained, in order."""
+    warnings: tuple[GnnsafeWarning, ...]
+    """What speaks against relying on this detector, each with its remedy."""
+
+
+def fitting(
+    data: Data,
+    *,
+    exposure: Data | None = None,
+    backbone: str = "gcn",
+    objective: str | None = None,
+    method: str = "gnnsafe",
+    epochs: int = 200,
+    seed: int = 0,
+    scale: Scale = "auto",
+    by_time: bool = False,
+    begin: Callable[[str], object] | None = None,
+    each_epoch: Callable[[History], object] | None = None,
+) -> Fitting:
+    """Train a model of ours on the graph, bind a method to it, and calibrate it on the validation nodes.
+
+    Without `train_mask` a split is drawn from the seed, 6 : 2 : 2. A method that learns from validation nodes is
+    calibrated on the test nodes.
+
+    Args:
+        data: The graph, with labels `y`.
+        exposure: A graph whose every node is known to be OOD.
+        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes.
+        objective: A name in `OWN_OBJECTIVES`; unless told, the energy margin with `exposure`, else cross-entropy.
+        method: The OOD score, a name in `METHODS`.
+        epochs: Of training.
+        seed: Of the weights and the split.
+        scale: How features are scaled, see `FeatureScaling.fitted`.
+        by_time: Split by `data.timestamp`: the oldest nodes train, the latest test.
+        begin: Called with a backbone's name before it is trained.
+        each_epoch: Called after every epoch of any training.
+
+    Returns:
+        The detector and what was seen on the way. Its `warnings` are for the caller to show.
+    """
+    data = known_classes(data, seed, by_time=by_time)
+    minimised = _objective(objective, exposure)
+    scorer = own_method(method)
+    scaling = FeatureScaling.fitted(data.x, data.train_mask, scale)
+    if exposure is not None:
+        check_feature_names(exposure, kept_names(data, "feature_names", data.x.shape[1]))
+        exposure = _scaled(exposure, scaling)
+        exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool))
+    lesson = Lesson(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
+    tried = [lesson(name) for name in (AUTO if backbone == "auto" else (backbone,))]
+    trained = best(tried)
+    fitted = bound(Detector(trained.model, scorer, scaling=scaling), data)
+    rivals, warnings = advice(trained, tried, fitted.data, fitted.detector, fitted.calibrated_on, lesson)
+    return Fitting(
+        **vars(fitted), objective=minimised, trained=trained, tried=(*tried, *rivals), warnings=tuple(warnings)
+    )
+
+
+def bound(detector: Detector, data: Data) -> Bound:
+    """Fit the detector on a graph with masks, calibrate it, and check it on test nodes that are held out."""
+    calibrated_on = "test_mask" if detector.method.learns_from_validation() else "val_mask"
+    require(
+        calibrated_on in data and bool(data[calibrated_on].any()), calibrated_on,
+        f"hold nodes to calibrate {detector.method!r} with", "none", "give such nodes, or choose another method",
+    )  # fmt: skip
+    detector.fit(data).calibrate(data, mask=data[calibrated_on])
+    logits = detector.outputs(data).logits
+    parts = {name: data[f"{name}_mask"] for name in ("train", "val", "test") if f"{name}_mask" in data}
+    rates = {
+        name: Rates(accuracy(logits, data.y, part), balanced_accuracy(logits, data.y, part),
+                    majority_rate(data.y, data.train_mask, part))
+        for name, part in parts.items() if part.any()
+    }  # fmt: skip
+    held_out = calibrated_on == "val_mask" and "test" in rates
+    check = detector.check_calibration(data, data.test_mask) if held_out else None
+    return Bound(detector, data, rates, calibrated_on, check)
+
+
+def _scaled(data: Data, scaling: FeatureScaling | None) -> Data:
+    return data if scaling is None else changed(data, x=scaling(data.x))
+
+
+def _objective(name: str | None, exposure: Data | None) -> Objective:
+    """The one of that name; margins in the middle of the paper's grids."""
+    name = name or ("cross-entropy" if exposure is None else "energy-margin")
+    kind = OBJECTIVES[name]
+    require(
+        exposure is None or kind.needs_exposure, "exposure", f"be left out for {name}, which does not read it", "one"
+    )
+    return EnergyMargin(*COMMON) if kind is EnergyMargin else kind()

@@ -1,0 +1,167 @@
+"""Feature scaling, fitted on training nodes and applied to every graph that a detector is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from gnnsafe.checks import check_features, check_finite, check_mask, check_tensor
+from gnnsafe.errors import require, require_known
+from gnnsafe.sparse import csr_tensor
+
+__all__ = ["FeatureScaling", "Scale", "is_bag_of_words", "row_normalised"]
+
+Scale = Literal["auto", "standard", "rows", "none"]
+RESOLUTION = torch.finfo(torch.float32).eps  # what varies by less of its size is rounding
+WORDS_APART = 100.0  # times the usual column's largest value: how much larger a word count's may be
+ROWS = 2**14  # that are in double precision at once
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureScaling:
+    """How features are made comparable: x' = (x − center) / spread by columns, or x' = x / Σ|x| by rows.
+
+    Mean and standard deviation are those of the training nodes alone: held-out nodes then have taught the detector
+    nothing, as its error rates ask. They are computed in float64, since an offset of 1e9 leaves float32 no digits. A
+    column that does not vary among training nodes carries nothing a model could have learnt, and becomes 0 everywhere.
+    Sparse features stay sparse: their columns are divided by their root mean square and not shifted.
+    """
+
+    kind: Literal["standard", "rows"]
+    center: Tensor | None = None
+    factor: Tensor | None = None
+    """1 / spread, float64; 0 where a column does not vary."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "rows":
+            return
+        for name in ("center", "factor"):
+            tensor = check_tensor(name, getattr(self, name))
+            columns = tensor.dtype == torch.float64 and tensor.dim() == 1 and tensor.shape == self.center.shape  # type: ignore[union-attr]
+            require(columns, name, "be float64, one per column", f"{tensor.dtype} {list(tensor.shape)}")
+            check_finite(name, tensor)
+
+    @classmethod
+    def fitted(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
+        """The scaling that the features of the training nodes in `mask` ask for.
+
+        Args:
+            x: Features, [nodes, features], dense or CSR.
+            mask: The training nodes.
+            scale: "standard" by columns, "rows" by rows, "none" (which gives None), or "auto": by rows where the
+                features are a bag of words (see `is_bag_of_words`), else by columns.
+
+        Returns:
+            The scaling; None where features are to be left as they are.
+        """
+        require_known("scale", scale, get_args(Scale))
+        check_features(x)
+        check_mask("mask", mask, x.shape[0])
+        if scale == "none":
+            return None
+        if scale == "rows" or (scale == "auto" and is_bag_of_words(x)):
+            return cls("rows")
+        sparse = x.layout == torch.sparse_csr
+        mean, spread = _moments(x, mask)
+        center = torch.zeros_like(mean) if sparse else mean
+        size = (mean.square() + spread.square()).sqrt()
+        varies = (size > 0) if sparse else (spread > RESOLUTION * mean.abs())
+        return cls("standard", center, torch.where(varies, 1 / (size if sparse else spread), 0.0))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The features, scaled, in the precision and layout that they came in."""
+        if self.kind == "rows":
+            return row_normalised(x)
+        assert self.center is not None
+        assert self.factor is not None
+        center, factor = self.center.to(x.device), self.factor.to(x.device)
+        if x.layout == torch.sparse_csr:
+            return _with_values(x, (x.values().double() * factor[x.col_indices()]).to(x.dtype))
+        return torch.cat([((block.double() - center) * factor).to(x.dtype) for block in _blocks(x)])
+
+    @property
+    def constant(self) -> int:
+        """How many columns did not vary among training nodes, and are left out."""
+        return 0 if self.factor is None else int((self.factor == 0).sum())
+
+    def __str__(self) -> str:
+        if self.kind == "rows":
+            return "rows sum to 1 (a bag of words)"
+        left_out = f", {self.constant:,} left out that do not vary" if self.constant else ""
+        return f"columns standardised by the training nodes' mean and standard deviation{left_out}"
+
+
+def is_bag_of_words(x: Tensor) -> bool:
+    """Whether features are counts or weights of words rather than numbers on scales of their own.
+
+    They are where none is negative, at least half are zero, every column is zero somewhere, and no column's largest
+    value is more than 100 times that of the usual (median) column which has any.
+
+    >>> is_bag_of_words(torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]]))
+    True
+    >>> is_bag_of_words(torch.tensor([[0.0, 1.0, 41.0], [1.0, 0.0, 23.0]]))
+    False
+    """
+    entries = _entries(x)
+    if entries.numel() == 0 or float(entries.min()) < 0:
+        return False
+    found = _columns_of(x, (entries != 0).to(torch.float32), "sum")
+    largest = _columns_of(x, entries, "amax")
+    used = largest[found > 0]
+    few = float(found.sum()) <= x.shape[0] * x.shape[1] / 2 and bool((found < x.shape[0]).all())
+    return few and len(used) > 0 and bool(largest.max() <= WORDS_APART * used.median())
+
+
+def row_normalised(x: Tensor) -> Tensor:
+    """Rows whose sizes sum to 1, x / Σ|x|; a row of zeros stays as it is.
+
+    >>> row_normalised(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).tolist()
+    [[0.25, 0.75], [0.0, 0.0]]
+    """
+    if x.layout == torch.sparse_csr:
+        rows = torch.repeat_interleave(torch.arange(x.shape[0], device=x.device), x.crow_indices().diff())
+        total = torch.zeros(x.shape[0], dtype=torch.float64, device=x.device)
+        total = total.index_add(0, rows, x.values().abs().double())[rows]
+        return _with_values(x, (x.values().double() / total.where(total > 0, 1.0)).to(x.dtype))
+    total = x.abs().sum(dim=1, keepdim=True)
+    return x / total.where(total > 0, 1)
+
+
+def _entries(x: Tensor) -> Tensor:
+    return x.values() if x.layout == torch.sparse_csr else x
+
+
+def _columns_of(x: Tensor, entries: Tensor, reduce: Literal["sum", "amax"]) -> Tensor:
+    """The sum or the largest of each column's entries, as float32; zeros that are not stored count."""
+    if x.layout != torch.sparse_csr:
+        return entries.sum(dim=0) if reduce == "sum" else entries.amax(dim=0)
+    zeros = torch.zeros(x.shape[1], dtype=entries.dtype, device=x.device)
+    return zeros.scatter_reduce(0, x.col_indices(), entries, reduce)
+
+
+def _moments(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each column over the nodes in `mask`, in float64, zeros included."""
+    count = int(mask.sum())
+    if x.layout == torch.sparse_csr:
+        chosen = torch.repeat_interleave(mask, x.crow_indices().diff())
+        columns, values = x.col_indices()[chosen], x.values()[chosen].double()
+        zeros = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
+        mean = zeros.index_add(0, columns, values) / count
+        square = zeros.index_add(0, columns, values.square()) / count
+        return mean, (square - mean.square()).clamp(min=0).sqrt()
+    rows = x[mask]
+    mean = torch.stack([block.double().sum(dim=0) for block in _blocks(rows)]).sum(dim=0) / count
+    squares = torch.stack([(block.double() - mean).square().sum(dim=0) for block in _blocks(rows)])
+    return mean, (squares.sum(dim=0) / count).sqrt()
+
+
+def _blocks(x: Tensor) -> Iterator[Tensor]:
+    return (x[start : start + ROWS] for start in range(0, len(x), ROWS))
+
+
+def _with_values(x: Tensor, values: Tensor) -> Tensor:
+    return csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
