@@ -17,7 +17,7 @@ import torch
 
 import gnnsafe
 from gnnsafe import Detector
-from gnnsafe.errors import GnnsafeError, SavedFileError
+from gnnsafe.errors import GnnsafeError, InputError, SavedFileError
 from gnnsafe.methods import KNN, MSP, Consensus, Propagated
 from gnnsafe.saving import _checksum, _saved, read
 
@@ -125,16 +125,16 @@ def test_every_value_changed_is_refused_or_scores(saved, blocks):
         (("method", "steps"), 2.5, "'method.steps' must be a whole number"),
         (("method", "__class__"), "KNN", "'method.__class__' must be left out"),
         (("method", "reach"), 1, "'method.reach' must be left out"),
-        (("method", "alpha"), 7.0, r"'method': 'alpha' must lie in \[0, 1\]"),
+        (("method", "alpha"), 7.0, r"'alpha' must lie in \[0, 1\]"),
         (("calibration", "scores"), {"tensor": "model.weights.0", "columns": False}, "the tensor of that name"),
         (("calibration", "num_classes"), 10**12, "'calibration.num_classes' must be at most"),
         (("model", "arguments", "num_layers"), 10**12, "'model.arguments.num_layers' must be at most"),
         (("model", "arguments", "num_layers"), 4, "'model.biases.*' must have the shape|'model.norms"),
         (("model", "arguments", "hidden_channels"), 10**12, "'model.arguments.hidden_channels' must be at most"),
         (("model", "arguments", "hidden_channels"), 7, r"'model.*' must have the shape"),
-        (("model", "arguments", "heads"), 0, "'model.arguments' must be those of a GAT"),
+        (("model", "arguments", "heads"), 0, "arguments of a GAT .got 'heads' must be a whole number >= 1"),
         (("model", "name"), "Module", "'model.name' must be one of gnnsafe.models"),
-        (("model", "name"), HOSTILE, "'model': .*missing"),
+        (("model", "name"), HOSTILE, "'model.name' must be there"),
         (("class_names",), ["a"], "'class_names' must have 3 names"),
         (("feature_names",), ["a"], "'feature_names' must have 8 names"),
         (("notes",), [], "'notes' must be a table"),
@@ -159,6 +159,6 @@ def test_methods_within_methods_without_end(saved):
 
 def test_other_tensors_are_refused(saved):
     record = json.loads((saved / "detector.json").read_text())
-    with pytest.raises(SavedFileError, match=r"'method\.method\.methods\.0\.bank_' must be the tensor of that name"):
+    with pytest.raises(InputError, match=r"'method\.method\.methods\.0\.bank_' must be the tensor of that name"):
         _saved(record, {})
     assert read(saved)[0].num_features == 8

@@ -94,6 +94,13 @@ def test_files_stand_beside_names(file):
         ("a_own", "class Laplace(:\n", r"can be run \(got '.*a_own.py': SyntaxError: .*line 1\)\)$"),
         ("b_own", "\nimport nowhere_to_be_had\n", r"b_own.py': line 2, ModuleNotFoundError: No module named 'nowhere"),
         ("c_own", "raise ValueError('a\\nb')", r"c_own.py': line 1, ValueError: a b\)$"),
+        ("h_own", "import sys\nsys.exit(0)", r"h_own.py': line 2, SystemExit: 0\)$"),
+        ("i_own", "\nraise GeneratorExit", r"i_own.py': line 2, GeneratorExit:\)$"),
+        (
+            "j_own",
+            TWO + "    def __post_init__(self):\n        raise SystemExit",
+            r"j_own.py': line \d+, Slow\(\): SystemExit",
+        ),
         ("d_own", "from gnnsafe.methods import MSP\nx = 1", r"define a Method with a score \(got none in '.*d_own.py'"),
         ("e_own", TWO.replace(" = 2.0", ""), r"e_own.py': Twice\(\): TypeError: .*missing 1 required.*'factor'"),
         ("f_own", TWO.replace("@dataclass\n", ""), r"be dataclasses: records tell them by their repr \(got Twice in"),

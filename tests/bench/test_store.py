@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import random
+from dataclasses import asdict, replace
 
 import pytest
+import xxhash
 
 from gnnsafe.bench.store import opened, read, select, write
 from gnnsafe.errors import InputError
 from gnnsafe.metrics import Detection
+from gnnsafe.report.results import as_csv, order_sections
 
 
 def test_what_is_written_is_read(tmp_path, record):
@@ -23,14 +26,57 @@ def test_what_is_written_is_read(tmp_path, record):
     assert read(tmp_path / "nowhere") == ([], 0)
 
 
+def put(folder, *lines: str) -> None:
+    """A file that says what it holds, whatever that is."""
+    content = "".join(line + "\n" for line in lines).encode(errors="surrogatepass")
+    (folder / f"cora-label-gcn-0-{xxhash.xxh3_64_hexdigest(content)}.jsonl").write_bytes(content)
+
+
 def test_lines_that_are_no_records_are_counted(tmp_path, record):
-    write(tmp_path, [record(), record(method="Energy")])
-    (path,) = tmp_path.iterdir()
-    text = path.read_text()
-    path.write_text(text + text[:80] + "\n" + json.dumps({"dataset": "cora"}) + "\n[]\n")
+    lines = [json.dumps(asdict(record())), json.dumps(asdict(record(method="Energy")))]
+    put(tmp_path, *lines, lines[0][:80], json.dumps({"dataset": "cora"}), "[]", "[" * 100_000, "{}", "NaN", "\udcff")
     records, broken = read(tmp_path)
     assert [r.method for r in records] == ["MSP", "Energy"]
-    assert broken == 3
+    assert broken == 7
+
+
+def test_a_bit_that_flips_costs_the_file_and_is_counted(tmp_path, record):
+    """A figure of another seed, of a record that is otherwise whole: nobody would see it in a table."""
+    write(tmp_path, [record(auroc=0.9), record(method="Energy")])
+    write(tmp_path, [record(seed=1)])
+    path = next(tmp_path.glob("cora-label-gcn-0-*"))
+    path.write_bytes(path.read_bytes().replace(b'"auroc": 0.9', b'"auroc": 0.1'))
+    records, broken = read(tmp_path)
+    assert ([r.seed for r in records], broken) == ([1], 2)
+    path.rename(tmp_path / "all.jsonl")
+    assert read(tmp_path)[1] == 2
+
+
+HOSTILE = [None, True, -1, 10**400, 0.5, 2.0, float("nan"), float("inf"), "", "\x1b[31m", [], {}, [[]], {"a": 1}, "gcn"]
+
+
+def test_one_odd_record_costs_no_report(tmp_path, record):
+    """Every value in turn is another or gone: the record is left out and counted, or all of it can be reported."""
+    draw, seen = random.Random(0), {0: 0, 1: 0}
+    whole = asdict(record())
+    ways = [(key,) for key in whole] + [
+        (key, inner) for key in whole if isinstance(whole[key], dict) for inner in whole[key]
+    ]
+    for way in ways:
+        for value in draw.sample(HOSTILE, 5):
+            odd = json.loads(json.dumps(whole))
+            (odd if len(way) == 1 else odd[way[0]])[way[-1]] = value
+            for path in tmp_path.iterdir():
+                path.unlink()
+            put(tmp_path, json.dumps(asdict(record(method="Energy", seed=1))), json.dumps(odd))
+            records, broken = read(tmp_path)
+            seen[broken] += 1
+            selection = select(records)
+            assert len(selection.records) + len(selection.failures) + selection.left_out.total() == 2 - broken
+            assert len(as_csv(selection.records).splitlines()) > 1
+            order_sections(selection.records)
+    assert seen[1] > 100
+    assert seen[0] > 20
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):

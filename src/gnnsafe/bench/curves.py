@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnsafe.errors import require
 from gnnsafe.metrics import threshold
 
 __all__ = ["KEPT", "ROC", "Curves"]
@@ -33,6 +34,12 @@ class Curves:
     span: list[float]
     threshold: float
     """Accepts 95 % of ID nodes."""
+
+    def __post_init__(self) -> None:
+        sizes = {"roc": len(ROC), "accuracy": len(KEPT), "id_shares": BINS, "ood_shares": BINS, "span": 2}
+        for name, size in sizes.items():
+            require(len(getattr(self, name)) == size, name, f"have {size} values", len(getattr(self, name)))
+        require(self.span[0] < self.span[1], "span", "be from less to more", self.span)
 
     @classmethod
     def of(cls, id_scores: NDArray[np.float32], ood_scores: NDArray[np.float32], right: NDArray[np.bool_]) -> Curves:

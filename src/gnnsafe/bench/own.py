@@ -45,10 +45,9 @@ def _module(file: str, path: Path, text: bytes) -> ModuleType:
     try:
         code = compile(text, path, "exec", dont_inherit=True)
         exec(code, vars(module))  # not by its loader, which may find an older text compiled
-    except Exception as error:
+    except BaseException as error:  # sys.exit() too
         del sys.modules[name]
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-        raise _refusal(file, error, f"line {lines[-1]}, " if lines else "") from error
+        raise _refusal(file, error) from error
     return module
 
 
@@ -71,13 +70,19 @@ def _methods(file: str, module: ModuleType) -> list[type[Method]]:
     for method in methods:
         try:
             one, other = method(), method()
-        except Exception as error:
+            alike = repr(one) == repr(other)
+        except BaseException as error:
             raise _refusal(file, error, f"{method.__name__}(): ") from error
-        alike = repr(one) == repr(other)
         require(alike, "methods", "be dataclasses: records tell them by their repr", f"{method.__name__} in {file!r}")
     return methods
 
 
-def _refusal(file: str, error: Exception, where: str) -> InputError:
+def _refusal(file: str, error: BaseException, where: str = "") -> BaseException:
+    """What went wrong in the file and in which line, on one line; Ctrl-C stays what it is."""
+    if isinstance(error, KeyboardInterrupt):
+        return error
+    path = str(Path(file).resolve())
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    place = f"line {lines[-1]}, " if lines else ""
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return InputError(f"'methods' must name files that can be run (got {file!r}: {where}{reason})")
+    return InputError(f"'methods' must name files that can be run (got {file!r}: {place}{where}{reason})")

@@ -16,6 +16,7 @@ from gnnsafe.errors import InputError, MissingExtraError, require, require_known
 __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
 
 OWN = ".py"
+MOST_SEEDS = 1000  # each is a cell or more
 PLANTED = ("planted-feature", "planted-structure")
 SHIFTS = {"paper": paper.SHIFTS, "rigorous": (*paper.SHIFTS, "rewire", *PLANTED)}
 METHODS = (*paper.METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
@@ -67,6 +68,7 @@ class Plan:
         if self.protocol is not None:
             require_known("protocol", self.protocol, get_args(Protocol))
         require_whole("seeds", self.seeds, 1)
+        require(self.seeds <= MOST_SEEDS, "seeds", f"be at most {MOST_SEEDS}", self.seeds)
         require(isinstance(self.search, bool), "search", "be true or false", repr(self.search))
         require_whole("epochs", self.epochs, 1)
         for name in ("datasets", "shifts", "methods", "backbones"):
@@ -148,7 +150,7 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise MissingExtraError("a plan file needs Python 3.11 or later") from error
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of TOML, or of its letters
+    except (ValueError, RecursionError) as error:  # of TOML, or of its letters
         raise InputError(f"'--plan' must be a TOML file (got '{path}': {error})") from error
     for name in settings:
         require_known(str(path), name, [field.name for field in fields(Plan)])

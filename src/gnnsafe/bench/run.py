@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.datasets import Benchmark
+from gnnsafe.errors import WorkerError
 from gnnsafe.graph import fingerprint
 from gnnsafe.methods import Method, Propagated
 from gnnsafe.metrics import Detection, accuracy, detection
@@ -90,6 +91,8 @@ def _attempt(compute: Callable[..., Value], *arguments: object) -> Value | Excep
         return compute(*arguments)
     except Exception as error:
         return error
+    except SystemExit as error:  # a method of one's own may call it
+        return WorkerError(f"it called sys.exit({error.code!r})")
 
 
 @dataclass(frozen=True)

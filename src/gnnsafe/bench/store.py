@@ -14,12 +14,16 @@ import xxhash
 
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.paper import LEARNING_RATE
+from gnnsafe.bench.recipes import Protocol
 from gnnsafe.datasets import DATASETS
-from gnnsafe.errors import InputError
+from gnnsafe.errors import InputError, require
 from gnnsafe.files import replacing
 from gnnsafe.metrics import Detection
+from gnnsafe.typed import Typed
 
 __all__ = ["Record", "Selection", "opened", "read", "select", "write"]
+
+SECONDS = ("train", "epoch", "forward", "score")  # that a run takes
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Record:
     shift: str
     seed: int
     backbone: str
-    protocol: str
+    protocol: Protocol
     epochs: int
     method: str
     """The recipe's name, as tables give it; what it stands for follows."""
@@ -101,30 +105,42 @@ def write(folder: Path, records: Iterable[Record]) -> None:
     lines = [json.dumps(asdict(record), ensure_ascii=False) for record in records]
     cell = json.loads(lines[0])
     name = "-".join(str(cell[part]) for part in ("dataset", "shift", "backbone", "seed"))
-    text = "\n".join(lines) + "\n"
-    with replacing(folder / f"{name}-{xxhash.xxh3_64_hexdigest(text.encode())}.jsonl") as part:
-        part.write_text(text, encoding="utf-8")
+    content = ("\n".join(lines) + "\n").encode(errors="backslashreplace")
+    with replacing(folder / f"{name}-{xxhash.xxh3_64_hexdigest(content)}.jsonl") as part:
+        part.write_bytes(content)
 
 
 def read(folder: Path) -> tuple[list[Record], int]:
-    """All records of the folder, oldest first, and the number of lines that are none."""
+    """All records of the folder, oldest first, and the number of lines that are none.
+
+    Those are lines of a file whose content is not what its name says (it was changed since it was written), and lines
+    that do not say all that a record says.
+    """
     records: list[Record] = []
     broken = 0
     for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        content = path.read_bytes()
+        lines = content.decode(errors="replace").splitlines()
+        if path.stem.rpartition("-")[2] != xxhash.xxh3_64_hexdigest(content):
+            broken += max(len(lines), 1)
+            continue
+        for line in lines:
             try:
                 records.append(_record(json.loads(line)))
-            except (ValueError, TypeError, KeyError, AttributeError):
+            except (ValueError, RecursionError):  # no JSON, or an InputError
                 broken += 1
     return sorted(records, key=lambda record: record.created), broken
 
 
 def _record(fields: Any) -> Record:
-    if not isinstance(fields, dict):
-        raise TypeError("a record has fields")
-    curves = fields.pop("curves", None)
-    record = Record(**fields, curves=curves and Curves(**curves))
-    _ = record.key, record.error or record.detection  # what is read of it later
+    record: Record = Typed().value(Record, fields, "record")
+    require({"gnnsafe", "torch"} <= record.versions.keys(), "versions", "name gnnsafe and torch", record.versions)
+    if not record.error:
+        shares = {**record.metrics, "accuracy": record.accuracy}
+        require(record.metrics.keys() == {*Detection._fields}, "metrics", "be those of a run", record.metrics)
+        require(all(0 <= value <= 1 for value in shares.values()), "metrics", "lie in [0, 1]", shares)
+        require({*SECONDS} <= record.seconds.keys(), "seconds", f"name {', '.join(SECONDS)}", record.seconds)
+        require(record.curves is not None, "curves", "be there", "none")
     return record
 
 

@@ -12,6 +12,7 @@ from gnnsafe.bench import store
 from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.recipes import Protocol
 from gnnsafe.cli.options import terminal
+from gnnsafe.display import shown
 from gnnsafe.errors import InputError
 from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, print_document, print_section
 from gnnsafe.report.plotting import altair
@@ -94,9 +95,9 @@ def selected(folder: Path, preferred: Collection[Hashable] | None = None) -> tup
     selection = store.select([record for record in records if record.protocol in protocols], keys)
     failures = [record for record in selection.failures if record.key in keys]
     lines = [f"{count} records {reason} are left out" for reason, count in selection.left_out.items()]
-    lines += [f"{broken} lines in {folder} are no records and are left out"] * bool(broken)
+    lines += [f"{broken} lines in {folder} are damaged or no records and are left out"] * bool(broken)
     lines += [f"failed: {record.run}: {record.error}" for record in failures[:MOST_FAILURES]]
     lines += [f"{len(failures)} runs failed; 'gnnsafe bench' tries them again"] * bool(failures)
     for line in lines:
-        print(f"gnnsafe: {line}", file=sys.stderr)
+        print(f"gnnsafe: {shown(line)}", file=sys.stderr)
     return selection.records, 1 if failures else 0

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import xxhash
 from safetensors import SafetensorError
@@ -24,7 +24,7 @@ from torch import Tensor
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task
 from gnnsafe.display import shown
-from gnnsafe.errors import SavedFileError, require
+from gnnsafe.errors import InputError, SavedFileError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.files import locked, replacing
 from gnnsafe.hetero import EdgeType
@@ -124,7 +124,7 @@ def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
     tensors = _tensors(_tensors_file(folder, record["tensors"]), content, record["tensors"])
     try:
         return _saved(record, tensors), tensors
-    except SavedFileError as error:
+    except InputError as error:  # what it says, or a rule of what it names
         raise _damaged(folder / FILE, str(error)) from error
     except RecursionError as error:
         raise _damaged(folder / FILE, "nested too deeply") from error
@@ -153,14 +153,8 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _saved(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Saved:
-    for field in fields(Saved):
-        if field.name not in record:
-            raise SavedFileError(f"'{field.name}' must be there (got none)")
-    unpacking = Unpacking(tensors)
-    kinds = get_type_hints(Saved)
-    return Saved(
-        **{field.name: unpacking.value(kinds[field.name], record[field.name], field.name) for field in fields(Saved)}
-    )
+    names = [field.name for field in fields(Saved)]
+    return Saved(**Unpacking(tensors).fields(Saved, {name: record[name] for name in names if name in record}, ""))
 
 
 def _tensors(path: Path, content: bytes, digest: str) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from gnnsafe.errors import InputError, SavedFileError
+from gnnsafe.errors import InputError, SavedFileError, require_known
 from gnnsafe.models import MODELS
 from gnnsafe.saving.parts import PARTS, Unpacking, packed
 
@@ -52,15 +52,12 @@ class SavedModel:
         made = next((model for model in MODELS.values() if model.__name__ == self.name), None)
         if made is None:
             raise SavedFileError(f"'model.name' must be one of gnnsafe.models (got {self.name!r})")
-        kinds = {
-            name: kind for name, kind in get_type_hints(made.__init__).items() if name in signature(made).parameters
-        }
-        arguments = Unpacking(tensors).fields(kinds, self.arguments, "model.arguments")
         try:
+            self._check_arguments(made, Unpacking(tensors))
             with torch.device("meta"):  # no weights are drawn and no memory is taken: they are all in the file
-                model: nn.Module = made(**arguments)
+                model: nn.Module = made(**self.arguments)
         except (InputError, TypeError, RuntimeError) as error:
-            raise SavedFileError(f"'model.arguments' must be those of a {self.name} (got {error})") from error
+            raise SavedFileError(f"'folder' must hold the arguments of a {self.name} (got {error})") from error
         state = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
         have, want = ({name: tensor.shape for name, tensor in part.items()} for part in (state, model.state_dict()))
         for name in sorted(have.keys() | want.keys()):
@@ -69,6 +66,15 @@ class SavedModel:
                 raise SavedFileError(f"'model.{name}' must have the shape {right} (got {got})")
         model.load_state_dict(state, assign=True)
         return model.eval()
+
+    def _check_arguments(self, made: type[nn.Module], unpacking: Unpacking) -> None:
+        """They are of the types that the constructor declares; whole numbers are no larger than the file."""
+        kinds = get_type_hints(made.__init__)
+        for name, value in (self.arguments or {}).items():
+            require_known("model.arguments", name, signature(made).parameters)
+            unpacking.value(kinds[name], value, f"model.arguments.{name}")
+            if kinds[name] is int:
+                unpacking.count(value, f"model.arguments.{name}")
 
     def check(self, model: nn.Module) -> None:
         """`model` is the one that was saved: its class, its arguments if it is ours, its shapes, and every weight."""
