@@ -35,12 +35,22 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    table = pa.table(dict(columns))
+    table = pa.table({name: _arrow(values) for name, values in columns.items()})
     with replacing(path) as part:
         if path.suffix.lower() == ".csv":
             csv.write_csv(table, part)
         else:
             parquet.write_table(table, part)
+
+
+def _arrow(values: Any) -> Any:
+    """A column as Arrow takes it; whole numbers that only uint64 holds, as such."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except OverflowError:
+        return pa.array(values, pa.uint64())
 
 
 def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:

@@ -12,7 +12,7 @@ import torch
 
 from gnnsafe.datasets.reading.arrays import graph_from_arrays
 from gnnsafe.datasets.reading.npz import npz_arrays
-from gnnsafe.datasets.reading.refusal import refusal
+from gnnsafe.datasets.reading.refusal import readable, refusal
 from gnnsafe.datasets.reading.saved import saved_arrays
 from gnnsafe.errors import MissingExtraError
 from gnnsafe.graph import Data
@@ -35,32 +35,46 @@ def read_graph(
     Tables are Parquet or CSV (UTF-8, with a header): `read_graph("folder")`, where Parquet goes before CSV, or
     `read_graph("people.csv", edges="calls.parquet")`. Columns of the node table:
 
-    - `id` (or `node_id`): numbers or text, each once; in CSV whole numbers if all are, else text;
+    - `id` (or `node_id`): numbers, text or dates, each once; in CSV whole numbers if all are, else text;
     - features: either one column `features` (or `x`) of lists of numbers, or all other columns of numbers, in file
-      order. Columns without a single number are left out and named in `ignored_columns`;
+      order. Columns without a single number are left out and named in `ignored_columns`; 0x1F is no number;
     - `label` (or `y`), optional: whole numbers >= 0, or names, numbered in sorted order; empty or −1 for none;
     - `split`, optional: train, val, test, or empty;
-    - `timestamp`, optional: numbers, or dates, which become seconds since 1970.
+    - `timestamp`, optional: whole numbers (int64) or others (float64) as they are, or dates and times, as text too,
+      which become seconds since 1970 in UTC: int64, or float64 where some have fractions, down to microseconds.
 
     Capitals in these names do not matter.
 
     The edge table has `source` and `target` (or `src` and `dst`), ids of nodes; its other columns are not read.
+    Numbers meet the id of the same value. Where one side is text, both are compared as text, letter by letter: 01 and
+    0x1 are not the node 1, but nodes of their own, or none.
 
     `.npz` files hold `x` and `edge_index`, or the gnn-benchmark's `adj_*`, `attr_*` and `labels`; `.pt` files a PyG
-    `Data` or a dict of tensors. Both may hold `y`, `train_mask`, `val_mask`, `test_mask`, `timestamp`, `node_id` and
-    `class_names`; the rest is not read, and no code in them is run.
+    `Data` or a dict of tensors. Both may hold `y`, `train_mask`, `val_mask`, `test_mask` (those left out hold no node),
+    `timestamp`, `node_id` and `class_names`; the rest is not read, and no code in them is run. A file may take 512 MiB
+    of memory, or 400 times its size where that is more.
 
-    The graph has `x` (float32, dense), `edge_index` (int64), `node_id` (a list in node order; 0, 1, … if the file has
-    none) and what the file gave of `y` (int64, −1 for no label), `class_names`, the masks and `timestamp`; where
-    features are columns of their own, `feature_names`.
-    `undirected` adds the reverse of every edge and removes repeated ones. `drop_unknown_edges` leaves out edges of
-    nodes that are not there, and counts them in `dropped_edges`. A file that breaks a rule raises a `GraphFileError`,
-    one line that says file, column and row (counted from 1, without the header).
+    Args:
+        path: The folder, the node table, or the file with all of the graph.
+        edges: The edge table, where `path` is a node table.
+        undirected: Add the reverse of every edge, and remove repeated ones.
+        drop_unknown_edges: Leave out edges of nodes that are not there, and count them in `dropped_edges`.
+
+    Returns:
+        A graph with `x` (float32, dense), `edge_index` (int64), `node_id` (a list in node order; 0, 1, … if the file
+        has none) and what the file gave of `y` (int64, −1 for no label), `class_names`, the masks and `timestamp`;
+        where features are columns of their own, `feature_names`.
+
+    Raises:
+        GraphFileError: A file breaks a rule: one line that says file, column and row (counted from 1, without the
+            header).
+        MissingExtraError: A table is to be read, and pyarrow is not installed.
     """
     from torch_geometric.data import Data  # three seconds to import: only where a graph is read
     from torch_geometric.utils import to_undirected
 
-    parts = _parts(Path(path), None if edges is None else Path(edges), drop_unknown_edges)
+    with readable(Path(path), "a graph", OSError, RuntimeError):  # folders that may not be read, links in a circle
+        parts = _parts(Path(path), None if edges is None else Path(edges), drop_unknown_edges)
     data = Data(**{name: _tensor(part) for name, part in parts.items() if part is not None})
     if undirected:
         data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)

@@ -38,7 +38,9 @@ def graph_from_arrays(file: Path, arrays: Arrays, *, drop_unknown_edges: bool) -
         if mask.dtype != np.bool_:
             raise refusal(file, f"must be boolean (got {mask.dtype})", f"write {name} as boolean", key=name)
     _check_training(file, each.get("train_mask"), parts.get("y"))
-    return parts | each
+    if each:  # all three or none, as of a table with a split
+        parts |= {name: each.get(name, np.zeros(nodes, dtype=np.bool_)) for name in MASKS}
+    return parts
 
 
 def _features(file: Path, x: NDArray[Any]) -> NDArray[np.float32]:
@@ -139,7 +141,13 @@ def _labels(file: Path, y: NDArray[Any]) -> tuple[NDArray[np.int64], list[str] |
 def _times(file: Path, times: NDArray[Any]) -> NDArray[Any]:
     if times.dtype.kind not in "fiu":
         raise refusal(file, f"must be numbers (got {_kind(times)})", "convert it", key="timestamp")
-    return times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
+    floats = times.dtype.kind == "f"
+    wrong = ~np.isfinite(times) if floats else times > np.iinfo(np.int64).max
+    if wrong.any():
+        place = int(wrong.argmax())
+        rule = "must be a finite number" if floats else "must be a whole number below 2**63"
+        raise refusal(file, f"{rule} (got {times[place]})", "correct it", key=f"timestamp[{place}]")
+    return times.astype(np.float64 if floats else np.int64)
 
 
 def _check_training(file: Path, train: NDArray[np.bool_] | None, y: NDArray[np.int64] | None) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import csv
+import mmap
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,15 @@ from pyarrow import parquet
 from gnnsafe.datasets.reading.refusal import DAMAGED, listed, readable, refusal
 from gnnsafe.errors import GraphFileError
 
-__all__ = ["column_names", "find_column", "read_table"]
+__all__ = ["Rows", "column_names", "find_column", "is_csv", "read_rows", "read_table"]
 
 Table = Any  # Arrow's classes, whose package ships no types
 
 ERRORS = (OSError, UnicodeDecodeError, pa.ArrowException)
 BLOCK = 2**24  # bytes: a row of a CSV file may be as long
+BUFFER = 2**16  # bytes of a Parquet column that are held before they are decoded
+VALUES = 2**19  # of a batch
+HEXADECIMAL = re.compile(rb"""[,"'\s]0[xX]""")  # where Arrow may take a number for another
 
 
 def is_csv(file: Path) -> bool:
@@ -32,8 +39,8 @@ def column_names(file: Path) -> list[str]:
     """The file's columns, each name once."""
     with readable(file, "CSV" if is_csv(file) else "Parquet", *ERRORS):
         names = _header(file) if is_csv(file) else parquet.read_schema(file).names
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise refusal(file, "stands more than once in the header", "rename or remove one", column=name)
     return list(names)
 
@@ -52,17 +59,54 @@ def find_column(file: Path, names: Sequence[str], *synonyms: str, required: bool
     return found[0] if found else None
 
 
-def read_table(file: Path, columns: Sequence[str], *, text: Collection[str] = ()) -> Table:
-    """These columns, and at least one row. Of a CSV file, those in `text` are not taken for numbers."""
+def read_table(file: Path, columns: Sequence[str]) -> Table:
+    """These columns, and at least one row. Those of a CSV file are text."""
     if is_csv(file):
-        table = _csv_table(file, columns, text)
+        table = _csv_table(file, columns, text=columns)
     else:
         with readable(file, "Parquet", *ERRORS):
             table = parquet.read_table(file, columns=list(columns), partitioning=None, page_checksum_verification=True)
             table.validate(full=True)  # text is UTF-8, lists lie within their values
-    if table.num_rows == 0:
-        raise refusal(file, "must have at least one row (got none)", "write the rows, or check what wrote the file")
+    _check_rows(file, table.num_rows)
     return table
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Columns of a table that are read a batch of rows at a time: `batches(names)`, as often as is asked."""
+
+    schema: Any
+    count: int
+    batches: Callable[[Sequence[str]], Iterator[Any]]
+
+
+def read_rows(file: Path, columns: Sequence[str]) -> Rows:
+    """These columns, in batches; those of a CSV file are numbers, dates or text as they look."""
+    if is_csv(file):
+        table = _csv_table(file, columns)
+        _check_rows(file, table.num_rows)
+        return Rows(table.schema, table.num_rows, lambda names: iter(table.select(list(names)).to_batches()))
+    with readable(file, "Parquet", *ERRORS), parquet.ParquetFile(file) as opened:
+        count = opened.metadata.num_rows
+        schema = pa.schema([opened.schema_arrow.field(name) for name in columns])
+    _check_rows(file, count)
+    return Rows(schema, count, partial(_parquet_batches, file, count))
+
+
+def _parquet_batches(file: Path, count: int, names: Sequence[str]) -> Iterator[Any]:
+    """Batches of half a million values, or of a hundredth of the rows where that is more."""
+    rows = max(VALUES // max(len(names), 128), -(-count // 100))
+    with readable(file, "Parquet", *ERRORS):
+        options = {"buffer_size": BUFFER, "pre_buffer": False, "page_checksum_verification": True}
+        with parquet.ParquetFile(file, **options) as opened:
+            for batch in opened.iter_batches(batch_size=rows, columns=list(names)):
+                batch.validate(full=True)
+                yield batch
+
+
+def _check_rows(file: Path, count: int) -> None:
+    if count == 0:
+        raise refusal(file, "must have at least one row (got none)", "write the rows, or check what wrote the file")
 
 
 def _header(file: Path) -> list[str]:
@@ -78,7 +122,8 @@ def _header(file: Path) -> list[str]:
     return names
 
 
-def _csv_table(file: Path, columns: Sequence[str], text: Collection[str]) -> Table:
+def _csv_table(file: Path, columns: Sequence[str], text: Collection[str] = ()) -> Table:
+    """These columns; what is not in `text` is taken for what it looks like, but 0x1F for text."""
     convert = arrow_csv.ConvertOptions(
         include_columns=list(columns),
         column_types=dict.fromkeys(text, pa.string()),
@@ -93,7 +138,13 @@ def _csv_table(file: Path, columns: Sequence[str], text: Collection[str]) -> Tab
         raise _not_csv(file, parse, convert) from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow takes text for that is not UTF-8
         raise _not_utf8(file)
-    return table
+    whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
+    return _csv_table(file, columns, whole) if whole and not text and _has_hexadecimal(file) else table
+
+
+def _has_hexadecimal(file: Path) -> bool:
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return HEXADECIMAL.search(content) is not None
 
 
 def _not_csv(file: Path, parse: Any, convert: Any) -> GraphFileError:
@@ -119,11 +170,11 @@ def _not_utf8(file: Path) -> GraphFileError:
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        start = raw.rfind(b"\n", 0, error.start) + 1
-        row = raw.count(b"\n", 0, error.start)
-        before = list(csv.reader([raw[start : error.start].decode()]))
+        lines = re.split(r"\r\n|\r|\n", raw[: error.start].decode())
+        before = next(csv.reader(lines[-1:]), [])
+        row = len(lines) - 1
         names = _header(file) if row else []
-        place = max(len(before[0]) - 1, 0) if before else 0
+        place = max(len(before) - 1, 0)
         return refusal(
             file,
             f"must be UTF-8 (got byte 0x{raw[error.start]:02x})",

@@ -39,7 +39,8 @@ def readable(file: Path, kind: str, *errors: type[Exception]) -> Iterator[None]:
         raise
     except errors as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
-        raise refusal(file, f"cannot be read as {kind} ({reason.splitlines()[0].rstrip('.')})", DAMAGED) from error
+        remedy = "check the path, and who may read it" if isinstance(error, OSError) and error.errno else DAMAGED
+        raise refusal(file, f"cannot be read as {kind} ({reason.splitlines()[0].rstrip('.')})", remedy) from error
 
 
 def shown(value: object) -> str:
