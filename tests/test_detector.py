@@ -25,6 +25,7 @@ from gnnsafe.methods import (
 from gnnsafe.models import GCN, MODELS
 
 everyone = pytest.mark.parametrize("name", METHODS)
+pytestmark = pytest.mark.filterwarnings("ignore:.* gives the same logits without edges")
 
 
 def test_somebodys_own_model(blocks):
@@ -184,7 +185,7 @@ class TestCalibrated:
     @pytest.mark.parametrize("method", ["consensus", "react", "grasp", Propagated(ReAct())])
     def test_validation_nodes_that_the_method_has_learnt_from(self, blocks, method):
         detector = Detector(GCN(8, 4, 3), method).fit(blocks)
-        with pytest.warns(CalibrationWarning, match="has learnt from val_mask"):
+        with pytest.warns(CalibrationWarning, match="has learnt from 40 of these 40 nodes"):
             detector.calibrate(blocks)
         detector.calibrate(blocks, mask=blocks.test_mask)  # warnings are errors here
 
@@ -364,7 +365,9 @@ class TestNewScores:
         seen.clear()
         touched, _ = detector.score_new(data, [50], hops=2)  # a model of somebody's own
         assert touched.tolist() == list(range(46, 55))  # 2 layers and 2 steps either way
-        assert seen == [9 + 2 * 5]  # they hear 4 further, whose degrees 1 further
+        part, probe = seen
+        assert part == 9 + 2 * 5  # they hear 4 further, whose degrees 1 further
+        assert probe < 100  # three of them and three others, a hop further
 
     @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
     def test_masks_sparse_features_and_attributes_of_edges(self):

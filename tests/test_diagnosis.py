@@ -14,7 +14,7 @@ from gnnsafe import CrossEntropy, Detector, train
 from gnnsafe.diagnosis import Candidate, trials
 from gnnsafe.diagnosis.trials import SHIFTS
 from gnnsafe.diagnosis.verdict import least_of_the_best, reason
-from gnnsafe.errors import HeterophilyWarning
+from gnnsafe.errors import GnnsafeWarning, HeterophilyWarning
 from gnnsafe.methods import KNN, MSP, DiffusedKNN, GNNSafe, Propagated
 from gnnsafe.models import GCN
 
@@ -114,7 +114,7 @@ class TestOnAGraph:
         torch.manual_seed(0)
         model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HeterophilyWarning)
+            warnings.simplefilter("ignore", GnnsafeWarning)
             result = Detector(model).fit(data).diagnose(data, draws=1)
         assert {"knn", "mahalanobis", "diffused-knn", "structure"} == set(result.left_out)
         assert "belongs to the edges" in result.left_out["structure"]

@@ -91,7 +91,7 @@ def test_bad_masks(mask, message):
         (None, r"'y' must be given \(got none\); set data.y"),
         ([0, 1, 2], r"'y' must be a torch.Tensor"),
         (torch.zeros(3), r"'y' must be an int64 tensor of shape \[3\] \(got torch.float32 \[3\]\)"),
-        (torch.zeros(3, 1, dtype=torch.int64), r"got torch.int64 \[3, 1\]"),
+        (torch.zeros(3, 2, dtype=torch.int64), r"got torch.int64 \[3, 2\]"),
     ],
 )
 def test_bad_labels(y, message):

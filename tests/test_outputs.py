@@ -9,8 +9,9 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gnnsafe import Outputs
+from gnnsafe.borrowed import borrowed
 from gnnsafe.models import GCN, MODELS
-from gnnsafe.outputs import Classifier, Penultimate, evaluating
+from gnnsafe.outputs import Classifier, Penultimate
 from gnnsafe.sparse import Sparse
 
 
@@ -46,7 +47,7 @@ def test_the_model_runs_once_and_is_left_as_it_was_found(directed):
 
 def test_modes_come_back_after_an_error():
     model = nn.Dropout().train()
-    with pytest.raises(KeyError), evaluating(model):
+    with pytest.raises(KeyError), borrowed(model):
         raise KeyError
     assert model.training
 
@@ -68,7 +69,7 @@ def test_a_model_that_returns_no_tensor(directed):
         def forward(self, x, edge_index):
             return x, x
 
-    with pytest.raises(ValueError, match=r"'model\(x, edge_index\)' must be a torch.Tensor \(got tuple\)"):
+    with pytest.raises(ValueError, match=r"must be a torch.Tensor \(got a tuple of 2\); choose .*edge_index\)\[0\]"):
         Outputs.of(Tuple(), directed)
 
 
@@ -187,7 +188,7 @@ class TestAgain:
     def test_edges_kept_elsewhere_are_not_passed_over(self):
         data = Data(x=torch.zeros(3, 2), edge_index=torch.tensor([[0], [1]]), adj=torch.eye(3))
         outputs = Outputs.of(nn.Identity(), data, forward=lambda model, data: data.adj @ data.x)
-        with pytest.raises(ValueError, match=r"'data.adj' must be left out where edges are \(got one\)"):
+        with pytest.raises(ValueError, match=r"'data.adj' must be left out where edges are, .*\(got one\)"):
             outputs.without_edges  # noqa: B018
 
     def test_a_graph_that_cannot_be_changed(self, directed):

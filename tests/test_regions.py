@@ -40,8 +40,9 @@ def test_a_part_with_all_that_belongs_to_it(directed, kind):
 
 def test_a_matrix_of_the_edges_is_refused(directed):
     graph = SimpleNamespace(x=directed.x, edge_index=directed.edge_index, adj_t=torch.eye(5))
-    with pytest.raises(ValueError, match=r"'data.adj_t' must be left out where a part of the graph is"):
-        subgraph(graph, mask(0), torch.zeros(7, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"'data.adj_t' must be left out where edges are, or a part of the graph"):
+        subgraph(graph, mask(0), torch.zeros(7, dtype=torch.bool), read=None)
+    subgraph(graph, mask(0), torch.zeros(7, dtype=torch.bool), read=("edge_weight",))  # which nobody reads
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
@@ -54,8 +55,9 @@ def test_sparse_features(directed):
 
 def test_a_region_holds_whom_the_touched_hear_of_and_their_degrees():
     path = SimpleNamespace(x=torch.rand(8, 2), edge_index=torch.stack([torch.arange(7), torch.arange(1, 8)]))
-    touched, part, where = region(path, mask(4, size=8), 1)
+    touched, part, where, kept = region(path, mask(4, size=8), 1)
     assert touched.nonzero().flatten().tolist() == [4, 5]
     assert torch.equal(part.x, path.x[2:6])  # 3 is heard by 4, and 2 counts in 3's degree
     assert part.edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
     assert where.tolist() == [False, False, True, True]
+    assert kept.nonzero().flatten().tolist() == [2, 3, 4, 5]

@@ -54,6 +54,7 @@ def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
     if value.layout not in known:
         kinds = " or ".join("dense" if layout == torch.strided else str(layout) for layout in known)
         require(False, name, f"be {kinds}", value.layout)
+    require(not value.is_meta, name, "hold numbers", "a tensor on the meta device, which has none")
     return value
 
 
@@ -147,6 +148,7 @@ def check_labels(name: str, y: object, num_nodes: int, task: Task = "multiclass"
         require(
             y.shape == (num_nodes,) and y.dtype == torch.int64,
             name, f"be an int64 tensor of shape [{num_nodes}]", Shape(y),
+            f"call {name}.long() if these are classes" if y.shape == (num_nodes,) else "",
         )  # fmt: skip
         return y
     require(
@@ -180,6 +182,8 @@ def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:
     """`mask`, once it is known to be boolean, one entry per node, with at least one node in it."""
     mask = check_tensor(name, mask)
+    splits = mask.dim() == 2 and mask.dtype == torch.bool and len(mask) == num_nodes
+    require(not splits, name, "be one mask", f"{mask.shape[-1]} splits", f"choose a column, such as {name}[:, 0]")
     require(
         mask.dtype == torch.bool and mask.shape == (num_nodes,),
         name, f"be a boolean tensor of shape [{num_nodes}]", Shape(mask),

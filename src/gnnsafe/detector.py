@@ -6,35 +6,43 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gnnsafe.borrowed import eager, without_autocast
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
 from gnnsafe.checks import Task, check_mask, check_nodes
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
-from gnnsafe.explanation import Explanation, TrainingClasses, check_node, explanation
-from gnnsafe.graph import Graph, changed, check_feature_names, check_graph, kept_names, node_labels, node_mask
+from gnnsafe.explanation import Explanation, TrainingClasses, explanation
+from gnnsafe.graph import (
+    Graph,
+    changed,
+    check_feature_names,
+    check_graph,
+    kept_names,
+    node_labels,
+    node_mask,
+    node_number,
+    plain,
+)
+from gnnsafe.hashing import weights_digest
+from gnnsafe.held_out import KnownNodes, check_untaught
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
+from gnnsafe.methods.base import scores_of
 from gnnsafe.models import MODELS
+from gnnsafe.new_scores import NewScores, Reach, new_scores
 from gnnsafe.outputs import Classifier, Forward, Outputs
-from gnnsafe.regions import region
+from gnnsafe.probing import probed
 from gnnsafe.saving import Saved, SavedModel, read, write
 from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["Detector", "NewScores", "load"]
 
 NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
-
-
-class NewScores(NamedTuple):
-    """The nodes whose scores may have changed, and their scores."""
-
-    nodes: Tensor
-    scores: Tensor
 
 
 class Detector:
@@ -82,22 +90,38 @@ class Detector:
         self.feature_names_: tuple[Any, ...] | None = None
         self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
+        self.weights_: str | None = None  # the model's, as a digest
+        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
+        self.taught_: KnownNodes | None = None
+        self.validated_: KnownNodes | None = None  # those that the method learnt from beside training nodes
         self.calibration_: Calibration | None = None
+        self.calibrated_on_: KnownNodes | None = None
 
     def __repr__(self) -> str:
         return f"Detector({type(self.classifier.model).__name__ if self.classifier else None}, {self.method!r})"
 
     def fit(self, data: Graph) -> Detector:
-        """Show the method the graph that the model was trained on, with `y` and `train_mask`."""
+        """Show the method the graph that the model was trained on, with `y` and `train_mask`.
+
+        A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
+        and a `ModelWarning` says what else is odd, such as a forward that reads no edges or answers by chance.
+        """
         graph = self._graph(data)
         check_graph(graph, content=not self._model_checks)
-        outputs = self._outputs(graph)
-        y, mask = node_labels(graph, outputs.task), node_mask(graph, "train_mask")
-        self.method.fit(outputs, y, mask)
-        self.num_features_, self.calibration_ = int(graph.x.shape[1]), None
+        y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
+        outputs = self._outputs(graph, first=True)
+        self.taught_, self.validated_ = KnownNodes.of(graph, mask), None
+        if self.method.learns_from_validation():
+            self.validated_ = KnownNodes(self.taught_.graph, node_mask(graph, "val_mask"))
+            check_untaught("val_mask", self.validated_, self.taught_, graph)
+        with without_autocast():
+            self.method.fit(outputs, y, mask)
+            self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
+        self.num_features_, self.calibration_, self.calibrated_on_ = int(graph.x.shape[1]), None, None
         self.feature_names_ = kept_names(graph, "feature_names", self.num_features_)
         self.class_names_ = kept_names(graph, "class_names", outputs.logits.shape[1]) if self.classifier else None
-        self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
+        self.passed_ = self._passed(graph)
+        self.weights_ = None if self.classifier is None else weights_digest(self.classifier.model)
         return self
 
     def outputs(self, data: Graph) -> Outputs:
@@ -106,32 +130,40 @@ class Detector:
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
-        return self.method.score(self.outputs(data))
+        return scores_of(self.method, self.outputs(data))
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
         """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
 
         They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
-        or the method anything; where validation nodes chose the epoch, others are better. `by_class` compares a node
-        with the calibration nodes of its own predicted class, so that error rates hold in each class.
+        or the method anything; training nodes are refused, and where validation nodes chose the epoch, others are
+        better. `by_class` compares a node with the calibration nodes of its own predicted class, so that error rates
+        hold in each class.
         """
-        graph = self._checked(data, content=False)
+        outputs, graph = self.outputs(data), self._graph(data)
+        name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
-        if mask is None and self.method.learns_from_validation():
+        nodes = KnownNodes.of(graph, held_out)
+        check_untaught(name, nodes, self.taught_, graph)
+        if self.validated_ is not None and (count := nodes.among(self.validated_)):
             warnings.warn(
-                f"{self.method!r} has learnt from val_mask, whose nodes are no longer held out; calibrate with mask=…",
+                f"{self.method!r} has learnt from {count} of these {int(held_out.sum())} nodes, which val_mask held: "
+                "they are no longer held out; calibrate with mask=…, a mask of other ID nodes",
                 CalibrationWarning,
                 stacklevel=2,
             )
-        outputs = self.outputs(data)
-        scores = self.method.score(outputs)[held_out]
+        self._calibrate(outputs, held_out, by_class)
+        self.calibrated_on_ = nodes
+        return self
+
+    def _calibrate(self, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
+        scores = scores_of(self.method, outputs)[held_out]
         if not by_class:
             self.calibration_ = Calibration(scores)
-            return self
+            return
         require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
         require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
         self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
-        return self
 
     def calibrated(self) -> Calibration:
         """What `calibrate` has learnt; an error before that."""
@@ -146,7 +178,7 @@ class Detector:
         """
         calibration, outputs = self.calibrated(), self.outputs(data)
         classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
-        return calibration.p_values(self.method.score(outputs), classes, seed=seed)
+        return calibration.p_values(scores_of(self.method, outputs), classes, seed=seed)
 
     def predict(
         self, data: Graph, *, false_alarm: float | None = None, fdr: float | None = None, seed: int | None = None
@@ -160,14 +192,25 @@ class Detector:
         return self.calibrated().decisions(self.p_values(data, seed=seed), false_alarm=false_alarm, fdr=fdr)
 
     def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
-        """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals."""
-        calibration, p = self.calibrated(), self.p_values(data)
-        return CalibrationCheck.of(p[check_mask("mask", mask, len(p))], calibration, levels)
+        """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals.
 
-    def explain(self, data: Graph, *, node: int) -> Explanation:
-        """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes."""
+        Nodes that taught or calibrated the detector are refused: on them the rates say nothing.
+        """
+        calibration, p, graph = self.calibrated(), self.p_values(data), self._graph(data)
+        nodes = KnownNodes.of(graph, check_mask("mask", mask, len(p)))
+        check_untaught("mask", nodes, self.taught_, graph)
+        count = 0 if self.calibrated_on_ is None else nodes.among(self.calibrated_on_)
+        got = f"{count} calibration nodes among {int(mask.sum())}"
+        require(count == 0, "mask", "hold held-out nodes", got, "leave those out, or calibrate with others")
+        return CalibrationCheck.of(p[mask], calibration, levels)
+
+    def explain(self, data: Graph, *, node: int | str) -> Explanation:
+        """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes.
+
+        `node` is its number or, as text, its id in `data.node_id`.
+        """
         outputs = self.outputs(data)
-        node = check_node(node, outputs.graph.x.shape[0])
+        node = node_number(outputs.graph, node)
         calibration, classes, names = self.calibration_, self.classes_, self.class_names_
         return explanation(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
 
@@ -179,8 +222,9 @@ class Detector:
         `data` is the graph as it is now, `nodes` are those that came or changed and both ends of edges that came or
         went, by their numbers or as a mask. A node is touched within as many edges from them as the model and the
         method hear of; `hops` says how many those are for a model that is none of ours: its message-passing layers. One
-        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number. With
-        `touched=False` the given nodes alone are scored, which reads far less where few edges lead far.
+        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number: a few nodes are
+        scored on another part of the graph too, and where that makes a difference it is refused. With `touched=False`
+        the given nodes alone are scored, which reads far less where few edges lead far.
 
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
@@ -188,8 +232,9 @@ class Detector:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         graph = self._checked(data)
         given = check_nodes("nodes", nodes, graph.x.shape[0])
-        asked, part, where = region(graph, given, self._reach(hops), touched=touched)
-        return NewScores(asked.nonzero().flatten(), self.method.score(self._outputs(part))[where])
+        reach, trusted = self._reach(hops), self.classifier is None or (self._model_checks and hops is None)
+        read = () if self.classifier is None else self.classifier.read(graph)
+        return new_scores(self.method, self._outputs, graph, given, reach, touched=touched, read=read, trusted=trusted)
 
     def diagnose(
         self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
@@ -210,6 +255,7 @@ class Detector:
         """
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) before it is saved")
+        self._check_weights()
         tensors: dict[str, Tensor] = {}
         saved = Saved(
             task=self.task,
@@ -226,6 +272,10 @@ class Detector:
             scaling=self.scaling,
             classes=self.classes_,
             calibration=self.calibration_,
+            passed=self.passed_,
+            taught=self.taught_,
+            validated=self.validated_,
+            calibrated_on=self.calibrated_on_,
         )
         write(Path(folder), saved, tensors)
 
@@ -233,7 +283,17 @@ class Detector:
         if self.node_type is not None:
             return node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
-        return data
+        return plain(data)
+
+    def _passed(self, graph: Graph) -> tuple[str, ...]:
+        read = () if self.classifier is None else self.classifier.read(graph)
+        return tuple(read or ())
+
+    def _check_weights(self) -> None:
+        known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
+        require(
+            known, "model", "have the weights that the detector was fitted with", "others", "fit and calibrate again"
+        )
 
     @property
     def _model_checks(self) -> bool:
@@ -242,12 +302,16 @@ class Detector:
     def _checked(self, data: Any, *, content: bool = True) -> Any:
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
+        self._check_weights()
         graph = self._graph(data)
         check_feature_names(graph, self.feature_names_)
         check_graph(graph, num_features=self.num_features_, content=content)
+        if self.passed_ is not None and (passed := self._passed(graph)) != self.passed_:
+            held, now = (", ".join(names) or "none" for names in (self.passed_, passed))
+            require(False, "data", f"hold of what the forward takes what the training graph held: {held}", now)
         return graph
 
-    def _reach(self, hops: int | None) -> int:
+    def _reach(self, hops: int | None) -> Reach:
         own = self.method.reach()
         if own is None:
             raise InputError(f"'method' must score nodes by their surroundings (got {self.method!r}); use score(data)")
@@ -260,14 +324,14 @@ class Detector:
                 "how many edges away its logits hear of other nodes, as a rule its number of layers"
             )
         require_whole("hops", hops or 0, 0)
-        return own + (hops or 0)
+        return Reach(own, hops or 0)
 
-    def _outputs(self, data: Graph) -> Outputs:
+    def _outputs(self, graph: Graph, *, first: bool = False) -> Outputs:
         if self.scaling is not None:
-            data = changed(data, x=self.scaling(data.x))
+            graph = changed(graph, x=self.scaling(graph.x))
         if self.classifier is None:
-            return Outputs(torch.empty(data.x.shape[0], 0), data, self.task)
-        return self.classifier(data)
+            return Outputs(torch.empty(graph.x.shape[0], 0), graph, self.task)
+        return probed(self.classifier, graph) if first and not self._model_checks else self.classifier(graph)
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
@@ -277,6 +341,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     `forward` is code, which no file holds: give it again.
     """
     saved, tensors = read(Path(folder))
+    model = eager(model)
     if saved.model is not None:
         model = saved.model.built(tensors) if model is None else model
         require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
@@ -288,6 +353,9 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     detector.notes, detector.num_features_ = saved.notes, saved.num_features
     detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
     detector.classes_, detector.calibration_ = saved.classes, saved.calibration
+    detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
+    detector.taught_, detector.validated_ = saved.taught, saved.validated
+    detector.calibrated_on_ = saved.calibrated_on
     return detector
 
 

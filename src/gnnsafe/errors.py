@@ -16,6 +16,7 @@ Warnings, for what works but not as well as was asked:
 GnnsafeWarning            (a UserWarning)
 ├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
 ├── HeterophilyWarning    neighbours are hardly more alike than by chance
+├── ModelWarning          a model reads more or less of a graph than one may think, or answers by chance
 └── TrainingWarning       a model was trained that may be of little use
 """
 
@@ -36,6 +37,7 @@ __all__ = [
     "HeterophilyWarning",
     "InputError",
     "MissingExtraError",
+    "ModelWarning",
     "NotFittedError",
     "SavedFileError",
     "TrainingError",
@@ -105,6 +107,10 @@ class CalibrationWarning(GnnsafeWarning):
 
 class HeterophilyWarning(GnnsafeWarning):
     """Neighbours are hardly more alike than by chance."""
+
+
+class ModelWarning(GnnsafeWarning):
+    """A model reads more or less of a graph than one may think, or answers differently at each call."""
 
 
 class TrainingWarning(GnnsafeWarning):

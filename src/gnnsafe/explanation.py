@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task
-from gnnsafe.errors import require
 from gnnsafe.methods import Method
+from gnnsafe.methods.base import unpropagated_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.regions import reached
 
-__all__ = ["Explanation", "NearClass", "Share", "TrainingClasses", "check_node", "explanation"]
+__all__ = ["Explanation", "NearClass", "Share", "TrainingClasses", "explanation"]
 
 DRAWN = 60  # nodes in a picture
 NAMED = 3  # nodes and classes in a text
@@ -207,15 +207,15 @@ def explanation(
     class_names: tuple[Any, ...] | None = None,
 ) -> Explanation:
     """The score that `method` gives to a node of these outputs, taken apart."""
-    before, edges = method.unpropagated(outputs), outputs.graph.edge_index
+    before, edges = unpropagated_of(method, outputs), outputs.graph.edge_index
     scores, row = before.propagated(edges), before.weights(edges, node)
     p_value, compared = _standing(calibration, outputs, scores, node)
     logits = outputs.logits[node].double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
     shares, ego = _shares(row, before.scores), _ego(edges, node, row, scores, hops=max(1, min(before.steps, 2)))
-    ids = getattr(outputs.graph, "node_id", None)
-    ids = ids.tolist() if isinstance(ids, Tensor) else ids
+    ids: Any = getattr(outputs.graph, "node_id", None)
+    ids = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else ids
     named = {node, *(share.node for share in shares), *(drawn["node"] for drawn in ego[0])}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()
     return Explanation(
@@ -235,13 +235,6 @@ def explanation(
         node_ids={} if ids is None else {number: ids[number] for number in sorted(named)},
         class_names=class_names,
     )
-
-
-def check_node(node: object, num_nodes: int) -> int:
-    """`node`, once it is known to be the number of a node."""
-    inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(num_nodes)
-    require(inside, "node", f"be a node's number, 0..{num_nodes - 1}", repr(node))
-    return int(node)  # type: ignore[call-overload, no-any-return]
 
 
 def _shares(row: Tensor, own: Tensor) -> tuple[Share, ...]:

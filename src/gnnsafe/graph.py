@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import xxhash
 from torch import Tensor
 
-from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask
+from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask, check_tensor
 from gnnsafe.errors import InputError, require
+from gnnsafe.hashing import content, digest
 
 __all__ = [
     "Data",
@@ -21,11 +25,15 @@ __all__ = [
     "check_graph",
     "excerpt",
     "fingerprint",
+    "graph_digest",
     "kept_names",
     "masked",
     "node_labels",
     "node_mask",
+    "node_number",
+    "plain",
     "reaching",
+    "stored",
 ]
 
 
@@ -51,6 +59,50 @@ class Graph(Protocol):
         ...
 
 
+def plain(data: Any) -> Any:
+    """The graph with tensors of torch's own class, and with `edge_index` where it has `adj_t` alone, as PyG allows.
+
+    `adj_t` has a row for each node that hears: an edge points from column to row. Entries other than 1 are weights and
+    become `edge_weight`. A graph that has all that is returned as it is.
+    """
+    values: dict[str, Any] = {}
+    if getattr(data, "edge_index", None) is None and getattr(data, "adj_t", None) is not None:
+        values = _edges_of(data.adj_t)
+    for name in ("x", "edge_index"):
+        value = values.get(name, getattr(data, name, None))
+        if isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter):
+            values[name] = value.as_subclass(Tensor)
+    return changed(data, **values) if values else data
+
+
+def _edges_of(adj_t: Any) -> dict[str, Tensor]:
+    matrix = check_tensor("data.adj_t", adj_t, torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
+    entries = matrix.detach().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    weights = {} if bool((entries.values() == 1).all()) else {"edge_weight": entries.values()}
+    return {"edge_index": entries.indices().flip(0).contiguous(), **weights}
+
+
+def stored(graph: Any) -> dict[str, Any]:
+    """What the graph holds, by name; neither properties nor methods, nor what is None."""
+    values = graph.to_dict() if hasattr(graph, "to_dict") else getattr(graph, "__dict__", {})
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def node_number(graph: Graph, node: object, name: str = "node") -> int:
+    """The number of a node that is given by its number or, as text, by its id in `graph.node_id`."""
+    nodes = graph.x.shape[0]
+    if isinstance(node, str):
+        own: Any = getattr(graph, "node_id", None)
+        require(own is not None, name, f"be a node's number, 0..{nodes - 1}", repr(node), "this graph has no node_id")
+        ids = [str(one) for one in (own.tolist() if isinstance(own, Tensor) else own)]
+        few = ", ".join(ids[:3])
+        require(node in ids, name, "be the id of a node of the graph", repr(node), f"its ids are such as {few}")
+        return ids.index(node)
+    inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(nodes)
+    require(inside, name, f"be a node's number, 0..{nodes - 1}, or its id as text", repr(node))
+    return int(node)  # type: ignore[call-overload, no-any-return]
+
+
 def check_graph(graph: Any, *, num_features: int | None = None, content: bool = True) -> None:
     """Features are finite numbers, one row per node, and edges join nodes that exist.
 
@@ -65,9 +117,11 @@ def check_graph(graph: Any, *, num_features: int | None = None, content: bool = 
 
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
     """The graph's labels, once they are known to be one class per node, or one row of zeros and ones (multilabel)."""
-    y = getattr(graph, "y", None)
+    y: Any = getattr(graph, "y", None)
     require(y is not None, "y", "be given", "none", "set data.y, an int64 class per node")
-    return check_labels("y", y, graph.x.shape[0], task)
+    nodes = graph.x.shape[0]
+    column = task == "multiclass" and isinstance(y, Tensor) and y.shape == (nodes, 1)  # as OGB has them
+    return check_labels("y", y.squeeze(1) if column else y, nodes, task)
 
 
 def node_mask(graph: Graph, name: str) -> Tensor:
@@ -112,8 +166,9 @@ def kept_names(graph: Graph, name: str, count: int) -> tuple[Any, ...] | None:
     names = getattr(graph, name, None)
     if names is None:
         return None
+    require(isinstance(names, Sequence | np.ndarray) and not isinstance(names, str), name, "be a list of names", names)
     require(len(names) == count, name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
-    return tuple(names)
+    return tuple(one.item() if hasattr(one, "item") else one for one in names)  # numpy's are not JSON's
 
 
 def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:
@@ -147,12 +202,22 @@ def changed(graph: Data, **values: Any) -> Data:
     return new
 
 
+def graph_digest(graph: Graph) -> str:
+    """128 bits that tell the graph's features and edges from any other's."""
+    x = graph.x
+    parts = {"x": x} if x.layout == torch.strided else {
+        "x": x.values(), "columns": x.col_indices(), "rows": x.crow_indices()
+    }  # fmt: skip
+    parts = {**parts, "edge_index": graph.edge_index}
+    return digest({f"{name} {part.dtype} {list(part.shape)}": part for name, part in parts.items()})
+
+
 def fingerprint(*graphs: Data) -> str:
     """A hash of all tensors of PyG graphs, with their names: equal graphs have the same."""
-    digest = xxhash.xxh3_128()
+    hashed = xxhash.xxh3_128()
     for graph in graphs:
         for name, value in sorted(graph.to_dict().items()):
             if isinstance(value, Tensor):
-                digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
-                digest.update(value.contiguous().numpy().data)
-    return digest.hexdigest()
+                hashed.update(f"{name} {value.dtype} {list(value.shape)}".encode())
+                hashed.update(content(value))
+    return hashed.hexdigest()

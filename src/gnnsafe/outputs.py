@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import copy
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -12,11 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gnnsafe.borrowed import borrowed, eager
+from gnnsafe.calling import passed, single_tensor, takes, unwritten
 from gnnsafe.checks import Task, check_features, check_logits, check_task, check_tensor
 from gnnsafe.errors import InputError, require, require_known
-from gnnsafe.graph import Graph, changed, check_graph
+from gnnsafe.graph import Graph, changed, check_graph, plain
+from gnnsafe.hetero import NodeTypeGraph
+from gnnsafe.regions import row_kinds
 
-__all__ = ["CAREFUL", "Classifier", "Outputs", "Penultimate", "evaluating", "full_precision"]
+__all__ = ["CAREFUL", "Classifier", "Outputs", "Penultimate", "full_precision"]
 
 CAREFUL: set[type[nn.Module]] = set()  # models that refuse features that are no numbers and edges of missing nodes
 
@@ -28,28 +33,14 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
-@contextmanager
-def evaluating(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
-    """Evaluation mode, without gradients unless asked; afterwards every submodule is back in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    if any(training for _, training in modes):
-        model.eval()
-    try:
-        with torch.set_grad_enabled(gradients):
-            yield
-    finally:
-        for module, training in modes:
-            if module.training != training:
-                module.training = training
-
-
 @dataclass(frozen=True, eq=False)
 class Classifier:
     """How to ask somebody's model about a graph.
 
-    It is called `model(x, edge_index)`, or `forward(model, graph)` where that is given. `embedding` names the submodule
-    whose output is the penultimate embedding (`"convs.0"`); a model of ours marks it by itself, and so can any other
-    with a `Penultimate`. `task` says what its logits mean.
+    It is called `model(x, edge_index)`, with whatever else the graph holds under names that its forward takes (such as
+    `edge_weight`), or `forward(model, graph)` where that is given. `embedding` names the submodule whose output is the
+    penultimate embedding (`"convs.0"`); a model of ours marks it by itself, and so can any other with a `Penultimate`.
+    `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within is asked.
     """
 
     model: nn.Module
@@ -59,6 +50,7 @@ class Classifier:
 
     def __post_init__(self) -> None:
         require(isinstance(self.model, nn.Module), "model", "be a torch.nn.Module", type(self.model).__name__)
+        object.__setattr__(self, "model", eager(self.model))
         require(self.forward is None or callable(self.forward), "forward", "be called (model, data)", self.forward)
         if self.embedding is not None:
             require_known("embedding", self.embedding, [name for name, _ in self.model.named_modules() if name])
@@ -70,6 +62,12 @@ class Classifier:
         changed = self.forward is not None or "forward" in vars(self.model) or self.model._forward_pre_hooks
         return type(self.model) in CAREFUL and not changed
 
+    def read(self, graph: Graph) -> Collection[str] | None:
+        """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""
+        if self.checks_content:
+            return ()
+        return None if self.forward is not None else passed(self.model, graph)
+
     def __call__(self, graph: Graph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
         seen: list[Any] = []
@@ -80,13 +78,14 @@ class Classifier:
             return None if edit is None else edit(embedding)
 
         place = self._place()
-        hook = place.register_forward_hook(pass_by) if place is not None else None
-        try:
-            with evaluating(self.model, gradients=gradients):
+        watched = nullcontext() if self.checks_content else unwritten(graph)
+        with borrowed(self.model, gradients=gradients), watched:
+            hook = place.register_forward_hook(pass_by) if place is not None else None
+            try:
                 logits = self._logits(graph)
-        finally:
-            if hook is not None:
-                hook.remove()
+            finally:
+                if hook is not None:
+                    hook.remove()
         embeddings = self._embeddings(seen, len(logits))
         if not gradients:  # a model may hand on features that ask for one
             logits, embeddings = logits.detach(), None if embeddings is None else embeddings.detach()
@@ -118,12 +117,13 @@ class Classifier:
         return logits
 
     def _called(self, graph: Graph) -> Tensor:
-        if self.forward is not None:
-            return check_tensor("forward(model, data)", self.forward(self.model, graph))
+        if self.forward is not None:  # a copy, so that what a forward sets stays there
+            return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph)))
+        extra = {} if self.checks_content else passed(self.model, graph)
         try:
-            return check_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index))
+            return single_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index, **extra))
         except TypeError as error:
-            if self._takes(graph.x, graph.edge_index):
+            if takes(self.model, graph.x, graph.edge_index, **extra):
                 raise
             raise InputError(
                 f"'model' must be called (x, edge_index) (got forward{signature(self.model.forward)}); say how to call "
@@ -134,13 +134,6 @@ class Classifier:
             if own == graph.x.dtype:
                 raise
             raise InputError(f"'x' must be {own} as the model is (got {graph.x.dtype}): {error}") from error
-
-    def _takes(self, *arguments: object) -> bool:
-        try:
-            signature(self.model.forward).bind(*arguments)
-        except TypeError:
-            return False
-        return True
 
     def _embeddings(self, seen: list[Any], num_nodes: int) -> Tensor | None:
         if not seen:
@@ -181,7 +174,7 @@ class Outputs:
         task: Task = "multiclass",
     ) -> Outputs:
         """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
-        classifier = Classifier(model, forward, embedding, task)
+        classifier, graph = Classifier(model, forward, embedding, task), plain(graph)
         check_graph(graph, num_features=num_features, content=not classifier.checks_content)
         return classifier(graph)
 
@@ -200,9 +193,10 @@ class Outputs:
     def without_edges(self) -> Outputs:
         """The same model asked about the same nodes, each of them alone."""
         graph: Any = self.graph
-        for name in ("adj", "adj_t"):
-            require(getattr(graph, name, None) is None, f"data.{name}", "be left out where edges are", "one")
-        attributes = {name: getattr(graph, name)[:0] for name in getattr(graph, "edge_attrs", list)()}
+        attributes: dict[str, Any] = {}
+        if not isinstance(graph, NodeTypeGraph):  # which takes all edges away by itself
+            read = () if self.classifier is None else self.classifier.read(graph)
+            attributes = {name: getattr(graph, name)[:0] for name in row_kinds(graph, read, "edge")}
         # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
         x = graph.x if graph.x.layout == torch.sparse_csr else graph.x.detach().requires_grad_()
         return self.again(changed(graph, **{**attributes, "edge_index": graph.edge_index[:, :0], "x": x}))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnsafe.errors import require
-from gnnsafe.graph import Data, changed
+from gnnsafe.graph import Data, changed, stored
 from gnnsafe.sparse import scipy_csr, torch_csr
 
-__all__ = ["Region", "reached", "region", "subgraph"]
+__all__ = ["Read", "Region", "reached", "region", "row_kinds", "rows", "subgraph"]
+
+Kind = Literal["node", "edge"]
+Read = Collection[str] | None
+
+NODES = ("x", "y", "z", "pos", "batch", "n_id", "mask")  # what PyG calls what nodes have
+NAMES = ("edge_index", "feature_names", "class_names")  # that are of neither
 
 
 class Region(NamedTuple):
@@ -22,9 +30,11 @@ class Region(NamedTuple):
     part: Data
     where: Tensor
     """A mask of the part's nodes: those that are asked about, in their order."""
+    kept: Tensor
+    """A mask of the graph's nodes: those of the part."""
 
 
-def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True) -> Region:
+def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
     """What the nodes in a mask touch (or only they), where each node hears of others from `reach` edges away.
 
     The part holds whoever the touched hear of, and whoever points to those: a degree counts them.
@@ -35,7 +45,7 @@ def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True) -> R
     edges = heard[target]
     kept = heard.clone()
     kept[source[edges]] = True
-    return Region(asked, subgraph(graph, kept, edges), asked[kept])
+    return Region(asked, subgraph(graph, kept, edges, read=read), asked[kept], kept)
 
 
 def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
@@ -54,18 +64,59 @@ def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
     return nodes
 
 
-def subgraph(graph: Data, nodes: Tensor, edges: Tensor) -> Data:
-    """The nodes and the edges in these masks, renumbered; whatever has a row for each node or edge goes along."""
-    for name in ("adj", "adj_t"):
-        require(getattr(graph, name, None) is None, f"data.{name}", "be left out where a part of the graph is", "one")
-    edge_index, values = graph.edge_index, {}
-    for name, value in (graph.to_dict() if hasattr(graph, "to_dict") else vars(graph)).items():
-        if isinstance(value, Tensor) and value.dim() > 0 and name != "edge_index":
-            kept = edges if "edge" in name else nodes
-            values[name] = _rows(value, kept) if len(value) == len(kept) else value
+def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> Data:
+    """The nodes and the edges in these masks, renumbered; whatever has a row for each node or edge goes along.
+
+    `read` names what the model reads beside x and edge_index, None where that may be anything: see `row_kinds`.
+    """
+    kinds = row_kinds(graph, read, "node", "edge")
+    kept = {"node": nodes.nonzero().flatten(), "edge": edges.nonzero().flatten()}
+    values = {name: rows(getattr(graph, name), kept[kind]) for name, kind in kinds.items()}
+    if "num_nodes" in stored(graph):
+        values["num_nodes"] = int(nodes.sum())
     place = torch.cumsum(nodes, dim=0) - 1
+    edge_index = graph.edge_index
     return changed(graph, edge_index=place[edge_index[:, edges]].to(edge_index.dtype), **values)
 
 
-def _rows(values: Tensor, kept: Tensor) -> Tensor:
-    return values[kept] if values.layout == torch.strided else torch_csr(scipy_csr(values)[kept.numpy()])
+def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
+    """Which attributes have a row for each node or for each edge: those that are called so, and are as long.
+
+    What is only as long may be anything, such as a global vector, and what else is an index or a matrix of the graph
+    cannot be cut: where the model reads it, that is said.
+    """
+    found: dict[str, Kind] = {}
+    sizes: dict[Kind, int] = {"node": graph.x.shape[0], "edge": graph.edge_index.shape[1]}
+    for name, value in stored(graph).items():
+        kind, size, seen = _called(name), _length(value), read is None or name in read
+        if name in ("adj", "adj_t") or ("index" in name and name != "edge_index"):
+            require(not seen, f"data.{name}", "be left out where edges are, or a part of the graph is", "one")
+        elif kind is not None and kind in wanted and size == sizes[kind]:
+            found[name] = kind
+        elif kind is None and name not in NAMES and size in [sizes[kind] for kind in wanted]:
+            require(
+                not seen, f"data.{name}", f"be called node_{name} or edge_{name}, by what its rows belong to",
+                f"{size} rows, as many as there are nodes or edges", "keep in the model what belongs to neither",
+            )  # fmt: skip
+    return found
+
+
+def _called(name: str) -> Kind | None:
+    if name == "edge_index":
+        return None
+    if "edge" in name or name == "e_id":
+        return "edge"
+    return "node" if name in NODES or name.startswith("node_") or name.endswith("_mask") else None
+
+
+def _length(value: object) -> int | None:
+    if isinstance(value, Tensor | np.ndarray):
+        return len(value) if value.ndim else None
+    return len(value) if isinstance(value, list | tuple) else None
+
+
+def rows(values: Any, places: Tensor) -> Any:
+    """The rows at these places, of a dense or CSR tensor, an array or a list."""
+    if isinstance(values, Tensor):
+        return values[places] if values.layout == torch.strided else torch_csr(scipy_csr(values)[places.numpy()])
+    return values[places.numpy()] if isinstance(values, np.ndarray) else [values[place] for place in places.tolist()]

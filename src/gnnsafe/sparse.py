@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gnnsafe.checks import check_edge_index
+from gnnsafe.hashing import content
 
 __all__ = [
     "Held",
@@ -184,10 +185,13 @@ def torch_csr(matrix: Any) -> Tensor:
 
 
 def csr_tensor(starts: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A CSR tensor of parts that are known to fit, without torch's warning that there are such tensors."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(starts, columns, entries, size=shape, check_invariants=False)
+    """A CSR tensor of parts that are known to fit."""
+    return torch.sparse_csr_tensor(starts, columns, entries, size=shape, check_invariants=False)
+
+
+with warnings.catch_warnings():  # here, since filters belong to all threads: torch says once that CSR is in beta
+    warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+    csr_tensor(torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0), (0, 0))
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -216,8 +220,7 @@ def _content(tensor: Tensor) -> Hashable:
     tensor = tensor.detach()
     if tensor.layout == torch.sparse_csr:
         return (tensor.shape, *map(_content, _parts(tensor)))
-    content: Any = tensor.contiguous().flatten().view(torch.uint8).numpy()
-    return tensor.dtype, tensor.shape, xxhash.xxh3_128_digest(content)
+    return tensor.dtype, tensor.shape, xxhash.xxh3_128_digest(content(tensor))
 
 
 def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
@@ -233,14 +236,15 @@ def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
     def lookup(*tensors: Tensor, **options: Hashable) -> Result:
         key = (*map(id, tensors), *options.items())
         known = _held.get()
-        content = tuple(known.get(id(tensor)) or _content(tensor) for tensor in tensors)
-        if key in memory and memory[key][0] == content:
-            return memory[key][1]
+        held = tuple(known.get(id(tensor)) or _content(tensor) for tensor in tensors)
+        found = memory.get(key)  # once: another thread may take it away
+        if found is not None and found[0] == held:
+            return found[1]
         if known:
-            content = tuple(map(_content, tensors))  # what it is made of now
+            held = tuple(map(_content, tensors))  # what it is made of now
         result = build(*tensors, **options)
         alive = [weakref.ref(tensor, lambda _: memory.pop(key, None)) for tensor in tensors]
-        memory[key] = (content, result, alive)
+        memory[key] = (held, result, alive)
         return result
 
     return lookup

@@ -19,6 +19,7 @@ from gnnsafe.datasets import Benchmark
 from gnnsafe.errors import WorkerError
 from gnnsafe.graph import fingerprint
 from gnnsafe.methods import Method, Propagated
+from gnnsafe.methods.base import scores_of
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Outputs
@@ -131,8 +132,8 @@ class _Trained:
                 }
             else:
                 method = copy.deepcopy(method).fit(self.inside, y, mask)
-                inside = method.score(self.inside)
-                outside = {name: method.score(outputs) for name, outputs in self.outside.items()}
+                inside = scores_of(method, self.inside)
+                outside = {name: scores_of(method, outputs) for name, outputs in self.outside.items()}
             self.scores[key] = inside, outside, perf_counter() - start
         return self.scores[key]
 

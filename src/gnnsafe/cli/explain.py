@@ -9,7 +9,7 @@ from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_
 from gnnsafe.detector import load
 from gnnsafe.errors import require
 from gnnsafe.files import writable
-from gnnsafe.graph import Data
+from gnnsafe.graph import node_number
 from gnnsafe.report.ego_graph import ENDINGS
 from gnnsafe.report.plotting import altair
 
@@ -42,7 +42,7 @@ def _explain(arguments: argparse.Namespace) -> None:
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {arguments.graph}", total=3)
         data = given_graph(arguments, undirected=detector.notes.get("undirected", False))
-        node = place(data, arguments.node)
+        node = node_number(data, arguments.node, "--node")
         progress.update(task, description="Scoring", completed=1)
         why = detector.explain(data, node=node)
         progress.update(task, description="Drawing", completed=2)
@@ -51,11 +51,3 @@ def _explain(arguments: argparse.Namespace) -> None:
     terminal().print(str(why), soft_wrap=True)
     if out is not None:
         terminal().print(f"Picture: {out.absolute()}", soft_wrap=True)
-
-
-def place(data: Data, text: str) -> int:
-    """The number of the node whose id is written so."""
-    ids = [str(node) for node in data.node_id]
-    few = ", ".join(ids[:3])
-    require(text in ids, "--node", "be the id of a node of the graph", repr(text), f"its ids are such as {few}")
-    return ids.index(text)

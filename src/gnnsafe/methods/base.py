@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import Task, check_binary, check_labels, check_mask
+from gnnsafe.borrowed import without_autocast
+from gnnsafe.checks import Task, check_binary, check_finite, check_labels, check_mask, check_tensor
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Unpropagated
 
-__all__ = ["Kind", "Method", "check_multiclass", "class_members", "fitted"]
+__all__ = ["Kind", "Method", "check_multiclass", "class_members", "fitted", "scores_of", "unpropagated_of"]
 
 AnyMethod = TypeVar("AnyMethod", bound="Method")
 Kind = Literal["post-hoc", "model", "transductive", "trivial"]
@@ -70,6 +71,28 @@ class Method(ABC):
         if name in _fields(type(self)):
             raise NotFittedError(f"{self!r} is not fitted; call fit(outputs, y, mask) on the training graph first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def scores_of(method: Method, outputs: Outputs) -> Tensor:
+    """The method's scores, once they are known to be float32, one per node and finite: whoever scores asks here."""
+    with without_autocast():
+        return _checked(method, "score", method.score(outputs), len(outputs.logits))
+
+
+def unpropagated_of(method: Method, outputs: Outputs) -> Unpropagated:
+    """What propagation makes the method's scores of, once its scores are known to be such too."""
+    with without_autocast():
+        before = method.unpropagated(outputs)
+    return before._replace(scores=_checked(method, "unpropagated", before.scores, len(outputs.logits)))
+
+
+def _checked(method: Method, call: str, scores: object, num_nodes: int) -> Tensor:
+    name = f"{method!r}.{call}(outputs)"
+    tensor = check_tensor(name, scores).detach()
+    fits = tensor.shape == (num_nodes,) and tensor.dtype in (torch.float32, torch.float64)
+    require(fits, name, f"be float32 numbers of shape [{num_nodes}]", f"{tensor.dtype} {list(tensor.shape)}")
+    check_finite(name, tensor.float())
+    return tensor.float()
 
 
 def check_multiclass(method: Method, outputs: Outputs) -> None:

@@ -8,10 +8,10 @@ from inspect import signature
 from typing import Any, get_type_hints
 
 import torch
-import xxhash
 from torch import Tensor, nn
 
 from gnnsafe.errors import InputError, SavedFileError, require_known
+from gnnsafe.hashing import weights_digest
 from gnnsafe.models import MODELS
 from gnnsafe.saving.parts import PARTS, Unpacking, packed
 
@@ -35,7 +35,7 @@ class SavedModel:
         state, ours = _state(model), type(model) in MODELS.values()
         if ours:
             tensors.update({f"model.{name}": tensor for name, tensor in state.items()})
-        return cls(type(model).__name__, _shapes(state), _digest(state), _arguments(model) if ours else None)
+        return cls(type(model).__name__, _shapes(state), weights_digest(model), _arguments(model) if ours else None)
 
     def built(self, tensors: Mapping[str, Tensor]) -> nn.Module:
         """The model of ours that was saved, in evaluation mode.
@@ -85,7 +85,7 @@ class SavedModel:
             for key in sorted({*have, *want}):
                 found, right = have.get(key, "none"), want.get(key, "none")
                 self._require_same(found == right, f"one whose {key} is {found}, not {right}")
-        self._require_same(_digest(state) == self.weights, "one with other weights")
+        self._require_same(weights_digest(model) == self.weights, "one with other weights")
 
     def _require_same(self, holds: bool, got: str) -> None:
         if not holds:
@@ -107,12 +107,3 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, str]:
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu() for name, value in model.state_dict().items() if isinstance(value, Tensor)}
-
-
-def _digest(state: Mapping[str, Tensor]) -> str:
-    digest = xxhash.xxh3_128()
-    for name, tensor in sorted(state.items()):
-        digest.update(name.encode())
-        content: Any = tensor.contiguous().flatten().view(torch.uint8).numpy()
-        digest.update(content)
-    return digest.hexdigest()

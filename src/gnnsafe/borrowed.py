@@ -1,0 +1,86 @@
+"""Somebody's model, used by one thread at a time and left as it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock, RLock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+__all__ = ["borrowed", "eager", "without_autocast"]
+
+CACHED = "_cached_"  # how PyG's layers call what they keep of the first graph that they saw
+
+_locks: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+_finding = Lock()
+
+
+def eager(model: Any) -> Any:
+    """The model that `torch.compile` wrapped, or the model itself: hooks, names and weights are those of the former."""
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+@contextmanager
+def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
+    """The model in evaluation mode, without gradients unless asked, and without what its layers cached of a graph.
+
+    Other threads wait, since modes, caches and hooks belong to the model and not to a call. Afterwards every submodule
+    has the mode and the cache that it had.
+    """
+    with _lock(model), _evaluating(model), _uncached(model), without_autocast(), torch.set_grad_enabled(gradients):
+        yield
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Autocast around a call has no say in it; a model's forward may still ask for it by itself."""
+    with torch.autocast("cpu", enabled=False):
+        yield
+
+
+def _lock(model: nn.Module) -> Any:
+    with _finding:
+        return _locks.setdefault(model, RLock())
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    if any(training for _, training in modes):
+        model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            if module.training != training:
+                module.training = training
+
+
+@contextmanager
+def _uncached(model: nn.Module) -> Iterator[None]:
+    """A layer with `cached=True` would answer about any graph with the edges of the first."""
+    before = _cached(model)
+    for module, name in before:
+        setattr(module, name, None)
+    try:
+        yield
+    finally:
+        for module, name in _cached(model).keys() - before.keys():
+            delattr(module, name)
+        for (module, name), value in before.items():
+            setattr(module, name, value)
+
+
+def _cached(model: nn.Module) -> dict[tuple[nn.Module, str], Any]:
+    return {
+        (module, name): value
+        for module in model.modules()
+        for values in (vars(module), module._buffers)
+        for name, value in values.items()
+        if name.startswith(CACHED)
+    }

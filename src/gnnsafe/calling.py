@@ -1,0 +1,79 @@
+"""How a model is called: which attributes of a graph its forward takes, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import Parameter, signature
+from typing import Any
+
+from torch import Tensor, nn
+
+from gnnsafe.checks import check_tensor
+from gnnsafe.errors import InputError, require
+from gnnsafe.graph import Graph, stored
+
+__all__ = ["PLAIN_CALL", "WRITTEN", "passed", "single_tensor", "takes", "unwritten"]
+
+PLAIN_CALL = "forward=lambda model, data: model(data.x, data.edge_index"
+WRITTEN = ("a forward that writes into it", "work on a copy in forward, such as x = x.clone()")
+
+
+def passed(model: nn.Module, graph: Graph) -> dict[str, Any]:
+    """What the graph holds under names that the forward takes beyond (x, edge_index), such as `edge_weight`.
+
+    Labels and masks are never passed.
+    """
+    extra = [one for one in _further(model) if not _told_to_methods_only(one.name)]
+    held = stored(graph)
+    weighted = "adj_t" in held and "edge_weight" in held and all(one.name != "edge_weight" for one in extra)
+    require(not weighted, "model", "take edge_weight, since data.adj_t has weights", "a forward that does not")
+    lacking = [one.name for one in extra if one.default is Parameter.empty and one.name not in held]
+    if lacking:
+        raise InputError(
+            f"'data' must hold {' and '.join(lacking)}, which {type(model).__name__}'s forward takes (got none); set "
+            f"data.{lacking[0]}, or say how to call the model, such as {PLAIN_CALL}, …)"
+        )
+    return {one.name: held[one.name] for one in extra if one.name in held}
+
+
+def _further(model: nn.Module) -> list[Parameter]:
+    parameters = signature(model.forward).parameters.values()
+    by_place = [one for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    by_name = [one for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
+    return [one for one in by_place[2:] if one.kind is not Parameter.POSITIONAL_ONLY] + by_name
+
+
+def _told_to_methods_only(name: str) -> bool:
+    return name in ("y", "mask") or name.endswith("_mask")
+
+
+def takes(model: nn.Module, *arguments: object, **named: object) -> bool:
+    """Whether the forward can be called with these."""
+    try:
+        signature(model.forward).bind(*arguments, **named)
+    except TypeError:
+        return False
+    return True
+
+
+def single_tensor(call: str, given: object) -> Tensor:
+    """What a model gave, once it is known to be one tensor; where it is several, the message says how to choose."""
+    if isinstance(given, tuple | list | Mapping):
+        key = f"[{next(iter(given), 'logits')!r}]" if isinstance(given, Mapping) else "[0]"
+        raise InputError(
+            f"'{call}' must be a torch.Tensor (got a {type(given).__name__} of {len(given)}); choose the logits, such "
+            f"as {PLAIN_CALL}){key}"
+        )
+    return check_tensor(call, given)
+
+
+@contextmanager
+def unwritten(graph: Graph) -> Iterator[None]:
+    """Says so where a forward writes into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
+    read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
+    tensors = {name: value for name, value in read.items() if isinstance(value, Tensor) and not value.is_inference()}
+    versions = {name: value._version for name, value in tensors.items()}
+    yield
+    for name, value in tensors.items():
+        require(value._version == versions[name], "model", f"leave data.{name} as it is", *WRITTEN)

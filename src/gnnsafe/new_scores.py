@@ -1,0 +1,96 @@
+"""Scores of those whom new nodes and edges touch, from the part of the graph that decides about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gnnsafe.errors import InputError
+from gnnsafe.graph import Data, changed
+from gnnsafe.methods import METHODS, Method, Propagated
+from gnnsafe.methods.base import scores_of
+from gnnsafe.outputs import Outputs
+from gnnsafe.probing import gap
+from gnnsafe.regions import Read, reached, region, rows
+
+__all__ = ["NewScores", "Reach", "new_scores"]
+
+PROBED = 3  # nodes that are scored on another part of the graph too
+
+Ask = Callable[[Data], Outputs]
+
+
+class NewScores(NamedTuple):
+    """The nodes whose scores may have changed, and their scores."""
+
+    nodes: Tensor
+    scores: Tensor
+
+
+class Reach(NamedTuple):
+    """From how many edges away a node's score hears of other nodes' logits, and these of other nodes."""
+
+    method: int
+    model: int
+
+
+def new_scores(
+    method: Method, ask: Ask, graph: Data, nodes: Tensor, reach: Reach, *, touched: bool, read: Read, trusted: bool
+) -> NewScores:
+    """The scores of those whom the nodes in a mask touch, or only theirs.
+
+    Whether they hear of no more than `reach` says is checked on a few of them, unless the model is `trusted` and the
+    method is one of ours.
+    """
+    found = region(graph, nodes, sum(reach), touched=touched, read=read)
+    outputs = ask(found.part)
+    scores = scores_of(method, outputs)
+    whole = found.kept.all() and found.part.edge_index.shape == graph.edge_index.shape
+    if not whole and not (trusted and _ours(method)):
+        picked = _spread(found.asked)
+        other, kept = _otherwise(graph, picked, _spread(~found.kept), reach, read)
+        again, near = ask(other), reached(graph.edge_index.flip(0), picked, reach.method)
+        _check_alike(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
+        if not _ours(method):
+            _check_alike(scores[picked[found.kept]], scores_of(method, again)[picked[kept]], reach)
+    return NewScores(found.asked.nonzero().flatten(), scores[found.where])
+
+
+def _otherwise(graph: Data, picked: Tensor, beside: Tensor, reach: Reach, read: Read) -> tuple[Data, Tensor]:
+    """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
+
+    It is wider by a hop, there are others beside it, and whoever is too far to be heard has somebody else's features.
+    """
+    found = region(graph, picked | beside, sum(reach) + 1, touched=False, read=read)
+    heard = reached(graph.edge_index.flip(0), picked, sum(reach))
+    places, count = found.kept.nonzero().flatten(), len(picked)
+    others = torch.where(heard[places], places, (places + count // 2) % count)
+    return changed(found.part, x=rows(graph.x, others)), found.kept
+
+
+def _check_alike(values: Tensor, others: Tensor, reach: Reach) -> None:
+    difference = gap(values, others)
+    if difference > 0:
+        raise InputError(
+            f"'hops' must be as far as logits hear of other nodes (got {reach.model}, the method hears {reach.method} "
+            f"further; on another part of the graph they differ by {difference:.2g}): more hops are needed, or the "
+            "whole graph is, as for norms over all nodes (GraphNorm, PairNorm, LayerNorm by graph), virtual nodes or "
+            "random draws; use score(data)"
+        )
+
+
+def _spread(mask: Tensor) -> Tensor:
+    """A few of the nodes in a mask, far from each other in their order."""
+    nodes, chosen = mask.nonzero().flatten(), torch.zeros_like(mask)
+    if len(nodes):
+        chosen[nodes[torch.linspace(0, len(nodes) - 1, PROBED).long()]] = True
+    return chosen
+
+
+def _ours(method: Method) -> bool:
+    within = [value for field in vars(method).values() for value in (field if isinstance(field, tuple) else (field,))]
+    known = type(method) in (*METHODS.values(), Propagated)
+    return known and all(_ours(value) for value in within if isinstance(value, Method))

@@ -1,0 +1,85 @@
+"""One look at a model that nobody here knows: does it write into its graph, answer by chance, read the edges?"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnsafe.calling import PLAIN_CALL, WRITTEN, passed
+from gnnsafe.errors import ModelWarning, require
+from gnnsafe.graph import Graph, stored
+from gnnsafe.hashing import content
+from gnnsafe.outputs import Classifier, Outputs
+
+__all__ = ["ROUNDING", "gap", "probed"]
+
+ROUNDING = 1e-4  # of the largest logit: what float32 may lose on the way, with a wide margin
+
+
+def probed(classifier: Classifier, graph: Graph) -> Outputs:
+    """The model's outputs on the graph; a model that writes into it is refused, what else is odd is said."""
+    outputs = _unwritten(classifier, graph)
+    name = type(classifier.model).__name__
+    if classifier.forward is None and (names := passed(classifier.model, graph)):
+        _warn(
+            f"{name}'s forward takes {', '.join(names)}, and what data holds of it is passed on; if the model was "
+            f"trained without, give {PLAIN_CALL})"
+        )
+    if (difference := gap(outputs.logits, outputs.again().logits)) > 0:
+        _warn(
+            f"{name} answers differently at each call, its logits by up to {difference:.2g}, and so do its scores; "
+            "leave dropout to its training mode (training=self.training) and draw nothing at random in evaluation"
+        )
+    elif _joined(graph) and _deaf(outputs):
+        _warn(
+            f"{name} gives the same logits without edges: it reads none, or it keeps those of the first graph that it "
+            "saw and answers with them about every other; see that it caches nothing"
+        )
+    return outputs
+
+
+def gap(logits: Tensor, others: Tensor) -> float:
+    """The largest difference, 0 where it is within rounding."""
+    difference, largest = (float(values.abs().max()) if values.numel() else 0.0 for values in (logits - others, logits))
+    return difference if difference > ROUNDING * largest else 0.0
+
+
+def _unwritten(classifier: Classifier, graph: Graph) -> Outputs:
+    """The outputs, once the graph's tensors are known to hold what they held before; else that is put back."""
+    read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
+    tensors = {name: _entries(value) for name, value in read.items() if isinstance(value, Tensor)}
+    before = {name: entries.clone() for name, entries in tensors.items()}
+    written: list[str] = []
+    try:
+        outputs = classifier(graph)
+    finally:
+        for name, entries in tensors.items():
+            if not np.array_equal(content(entries), content(before[name])):
+                written.append(name)
+                entries.copy_(before[name])
+    require(not written, "model", f"leave data.{', data.'.join(written)} as it is", *WRITTEN)
+    return outputs
+
+
+def _entries(tensor: Tensor) -> Tensor:
+    entries = tensor.detach()
+    return entries if entries.layout == torch.strided else entries.values()
+
+
+def _joined(graph: Graph) -> bool:
+    source, target = graph.edge_index
+    return bool((source != target).any())
+
+
+def _deaf(outputs: Outputs) -> bool:
+    try:
+        return torch.equal(outputs.logits, outputs.without_edges.logits)
+    except Exception:  # it cannot be asked without edges, so it reads them
+        return False
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ModelWarning, stacklevel=5)  # where fit was called

@@ -1,0 +1,473 @@
+"""What a detector promises about models that are none of ours: PyG's kinds, each with a habit that can mislead."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import nullcontext
+from threading import Thread
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - torch's own idiom
+from torch_geometric.data import Data
+from torch_geometric.nn import APPNP, GAT, GCN, GIN, GCNConv, GraphSAGE, SGConv
+
+import gnnsafe
+from gnnsafe import Detector, energy, propagate
+from gnnsafe.errors import ModelWarning
+
+from .conftest import block_graph
+
+HOPS = 2
+
+
+class TwoConvolutions(nn.Module):
+    def __init__(self, *, cached: bool = False) -> None:
+        super().__init__()
+        self.first, self.last = GCNConv(8, 16, cached=cached), GCNConv(16, 3, cached=cached)
+
+    def forward(self, x, edge_index):
+        return self.last(self.first(x, edge_index).relu(), edge_index)
+
+
+class Simplified(nn.Module):
+    def __init__(self, *, cached: bool = False) -> None:
+        super().__init__()
+        self.conv = SGConv(8, 3, K=HOPS, cached=cached)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+class Personalised(nn.Module):
+    def __init__(self, *, cached: bool = False) -> None:
+        super().__init__()
+        self.linear, self.spread = nn.Linear(8, 3), APPNP(K=HOPS, alpha=0.1, cached=cached)
+
+    def forward(self, x, edge_index):
+        return self.spread(self.linear(x), edge_index)
+
+
+class Tuple(TwoConvolutions):
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index), x
+
+
+class WritesInPlace(TwoConvolutions):
+    def forward(self, x, edge_index):
+        return super().forward(x.sub_(x.mean(dim=0)), edge_index)
+
+
+class WritesUnseen(TwoConvolutions):
+    def forward(self, x, edge_index):
+        x.numpy()[:] += 1  # torch does not see it
+        return super().forward(x, edge_index)
+
+
+class DropsByHand(TwoConvolutions):
+    def forward(self, x, edge_index):
+        return super().forward(F.dropout(x, 0.5, training=True), edge_index)
+
+
+class KeepsItsFirstGraph(TwoConvolutions):
+    """It caches under a name of its own, where nobody can clear it."""
+
+    kept = None
+
+    def forward(self, x, edge_index):
+        self.kept = edge_index if self.kept is None else self.kept
+        return super().forward(x, self.kept)
+
+
+class Perceptron(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x, edge_index):
+        return self.linear(x)
+
+
+def first_of(model, data):
+    return model(data.x, data.edge_index)[0]
+
+
+SOUND: dict[str, Callable[[], nn.Module]] = {
+    "gcn": TwoConvolutions,
+    "gcn, cached": lambda: TwoConvolutions(cached=True),
+    "sgc, cached": lambda: Simplified(cached=True),
+    "appnp, cached": lambda: Personalised(cached=True),
+    "gat": lambda: GAT(8, 16, HOPS, 3),
+    "sage": lambda: GraphSAGE(8, 16, HOPS, 3, norm="BatchNorm"),
+    "gin": lambda: GIN(8, 16, HOPS, 3),
+    "layer norm by graph": lambda: GCN(8, 16, HOPS, 3, norm="LayerNorm"),
+    "pair norm": lambda: GCN(8, 16, HOPS, 3, norm="PairNorm"),
+    "graph norm": lambda: GCN(8, 16, HOPS, 3, norm="GraphNorm"),
+    "layer norm by node": lambda: GCN(8, 16, HOPS, 3, norm="LayerNorm", norm_kwargs={"mode": "node"}),
+    "edge weights": lambda: GCN(8, 16, HOPS, 3, dropout=0.5),
+    "tuple": Tuple,
+}
+UNBOUNDED = ("layer norm by graph", "pair norm", "graph norm")
+
+
+def model_of(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    return SOUND[name]().train()
+
+
+def graph_for(name: str) -> Data:
+    data = block_graph()
+    if name == "edge weights":
+        data.edge_weight = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(1))
+    return data
+
+
+def changed_graph(data: Data) -> Data:
+    """Every third edge is gone; some features are other ones."""
+    new = data.clone()
+    new.edge_index = data.edge_index[:, torch.arange(data.num_edges) % 3 > 0]
+    if "edge_weight" in data:
+        new.edge_weight = data.edge_weight[torch.arange(data.num_edges) % 3 > 0]
+    new.x[::7] += 1
+    return new
+
+
+def fitted(name: str, model: nn.Module, data: Data, method: str = "gnnsafe") -> Detector:
+    expected = pytest.warns(ModelWarning, match="takes edge_weight") if name == "edge weights" else nullcontext()
+    with expected:
+        return Detector(model, method, forward=first_of if name == "tuple" else None).fit(data)
+
+
+def answered(model: nn.Module, data: Data) -> torch.Tensor:
+    """The logits, as its owner would ask for them: by a copy that has never seen another graph."""
+    weights = {"edge_weight": data.edge_weight} if "edge_weight" in data else {}
+    with torch.no_grad():
+        given = model.eval()(data.x, data.edge_index, **weights)
+    return given[0] if isinstance(given, tuple) else given
+
+
+def state(model: nn.Module) -> list[object]:
+    kept = [value for module in model.modules() for name, value in vars(module).items() if name.startswith("_cached")]
+    return [[module.training for module in model.modules()], list(map(id, kept)), gnnsafe.hashing.weights_digest(model)]
+
+
+everyone = pytest.mark.parametrize("name", SOUND)
+
+
+@everyone
+def test_the_model_and_the_graph_are_left_as_they_were_found(name):
+    data, model = graph_for(name), model_of(name)
+    answered(copy.deepcopy(model), data)
+    model(data.x, data.edge_index)  # in training mode: caches are filled, statistics moved
+    before, held = state(model), {key: value.clone() for key, value in data.to_dict().items()}
+    detector = fitted(name, model, data).calibrate(data)
+    detector.score(changed_graph(data))
+    detector.predict(data, false_alarm=0.1)
+    assert state(model) == before
+    assert all(torch.equal(value, held[key]) for key, value in data.to_dict().items())
+
+
+@everyone
+def test_a_changed_graph_is_scored_as_by_a_model_that_saw_no_other(name):
+    data, model = graph_for(name), model_of(name)
+    twin = copy.deepcopy(model)
+    model(data.x, data.edge_index)
+    twin.load_state_dict(model.state_dict())
+    detector, new = fitted(name, model, data), changed_graph(graph_for(name))
+    torch.testing.assert_close(detector.score(new), propagate(energy(answered(twin, new)), new.edge_index))
+
+
+@everyone
+@pytest.mark.parametrize("touched", [True, False])
+def test_new_scores_are_those_of_the_whole_graph_or_refused(name, touched):
+    data, model, node = graph_for(name), model_of(name), torch.arange(120)
+    ring = torch.stack([node, (node + 1) % 120])
+    data.edge_index = torch.cat([ring, ring.flip(0)], dim=1)
+    if "edge_weight" in data:
+        data.edge_weight = data.edge_weight[:240]
+    detector = fitted(name, model.eval(), data)
+    if name in UNBOUNDED:
+        with pytest.raises(ValueError, match=r"'hops' must be as far as .*GraphNorm.*use score\(data\)"):
+            detector.score_new(data, [5, 17], hops=HOPS, touched=touched)
+        return
+    nodes, scores = detector.score_new(data, [5, 17], hops=HOPS, touched=touched)
+    torch.testing.assert_close(scores, detector.score(data)[nodes])
+    for hops in range(HOPS):
+        with pytest.raises(ValueError, match=f"'hops' must be as far as .*got {hops}"):
+            detector.score_new(data, [5, 17], hops=hops, touched=touched)
+
+
+@everyone
+def test_edge_disagreement_is_that_of_the_edges(name):
+    data, model = graph_for(name), model_of(name)
+    twin, alone = copy.deepcopy(model), data.clone()
+    detector = fitted(name, model, data, "edge-disagreement")
+    alone.edge_index = data.edge_index[:, :0]
+    if "edge_weight" in data:
+        alone.edge_weight = data.edge_weight[:0]
+    log_alone, log_together = (answered(copy.deepcopy(twin), graph).log_softmax(dim=1) for graph in (alone, data))
+    expected = (log_alone.exp() * (log_alone - log_together)).sum(dim=1)
+    torch.testing.assert_close(detector.score(data), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", [WritesInPlace, WritesUnseen])
+def test_a_forward_that_writes_into_the_graph_is_refused_and_undone(model):
+    data = block_graph()
+    before = data.x.clone()
+    with pytest.raises(ValueError, match=r"'model' must leave data.x as it is .*x = x.clone\(\)"):
+        Detector(model()).fit(data)
+    assert torch.equal(data.x, before)
+
+
+def test_one_that_was_loaded_is_still_watched(tmp_path):
+    data, model = block_graph(), TwoConvolutions()
+    Detector(model).fit(data).save(tmp_path)
+    model.forward = lambda x, edge_index: TwoConvolutions.forward(model, x.mul_(2), edge_index)
+    with pytest.raises(ValueError, match=r"'model' must leave data.x as it is"):
+        gnnsafe.load(tmp_path, model).score(data)
+
+
+def test_what_a_forward_sets_stays_there():
+    data = block_graph()
+    before = data.x
+
+    def forward(model, data):
+        data.x = data.x * 2
+        return model(data.x, data.edge_index)
+
+    Detector(TwoConvolutions(), forward=forward).fit(data).score(data)
+    assert data.x is before
+
+
+@pytest.mark.parametrize(("model", "message"), [
+    (DropsByHand, r"DropsByHand answers differently at each call, its logits by up to \d"),
+    (KeepsItsFirstGraph, "gives the same logits without edges: it reads none, or it keeps those of the first graph"),
+    (Perceptron, "Perceptron gives the same logits without edges"),
+])  # fmt: skip
+def test_odd_habits_are_said_where_fit_is_called(model, message):
+    with pytest.warns(ModelWarning, match=message) as warned:
+        Detector(model()).fit(block_graph())
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+
+
+def test_nothing_is_said_of_a_graph_without_edges_and_of_our_own_models():
+    data = block_graph()
+    Detector(gnnsafe.models.MLP(8, 4, 3)).fit(data)
+    data.edge_index = torch.arange(120).repeat(2, 1)
+    Detector(Perceptron()).fit(data)  # warnings are errors here
+
+
+class TestWhatTheForwardTakes:
+    class Relational(TwoConvolutions):
+        def forward(self, x, edge_index, edge_type, *, size=None, y=None):
+            assert size is None  # a method of PyG's Data, no attribute
+            assert y is None
+            return super().forward(x, edge_index[:, edge_type == 0])
+
+    def test_what_is_required_is_passed_or_said(self):
+        data = block_graph()
+        detector = Detector(self.Relational())
+        with pytest.raises(ValueError, match="'data' must hold edge_type, which Relational's forward takes"):
+            detector.fit(data)
+        data.edge_type = torch.arange(data.num_edges) % 2
+        with pytest.warns(ModelWarning, match="forward takes edge_type, and what data holds of it is passed on"):
+            detector.fit(data)
+        nodes, scores = detector.score_new(data, [3], hops=HOPS)
+        torch.testing.assert_close(scores, detector.score(data)[nodes])
+
+    def test_later_graphs_hold_the_same(self, tmp_path):
+        data, model = graph_for("edge weights"), model_of("edge weights")
+        fitted("edge weights", model, data).save(tmp_path)
+        del data.edge_weight
+        with pytest.raises(ValueError, match=r"what the training graph held: edge_weight \(got none\)"):
+            gnnsafe.load(tmp_path, model).score(data)
+
+
+class TestAttributesOfAPart:
+    @staticmethod
+    def weighted(model, data):
+        return model(data.x, data.edge_index) * data.w.mean()
+
+    def test_rows_of_nobody_knows_whom_are_refused_if_they_are_read(self):
+        data = block_graph()
+        for w in (torch.rand(120), torch.rand(data.num_edges)):
+            data.w = w
+            detector = Detector(TwoConvolutions(), forward=self.weighted).fit(data)
+            with pytest.raises(ValueError, match=r"'data.w' must be called node_w or edge_w"):
+                detector.score_new(data, [3], hops=HOPS)
+            assert len(Detector(TwoConvolutions()).fit(data).score_new(data, [3], hops=HOPS).nodes)
+
+    def test_a_global_vector_goes_along_whole(self):
+        data = block_graph()
+        data.w = torch.rand(7)
+        detector = Detector(TwoConvolutions(), forward=self.weighted).fit(data)
+        nodes, scores = detector.score_new(data, [3], hops=HOPS)
+        torch.testing.assert_close(scores, detector.score(data)[nodes])
+
+    @pytest.mark.parametrize("columns", [1, 8])
+    def test_sparse_features_of_one_column_and_parts_of_one_node(self, columns):
+        data = block_graph()
+        data.x = data.x[:, :columns].contiguous().to_sparse_csr()
+        data.edge_index = data.edge_index[:, (data.edge_index != 0).all(dim=0)]  # node 0 is alone
+        torch.manual_seed(0)
+        detector = Detector(gnnsafe.models.GCN(columns, 4, 3)).fit(data)
+        for nodes in ([0], [1, 2]):
+            touched, scores = detector.score_new(data, nodes)
+            torch.testing.assert_close(scores, detector.score(data)[touched])
+
+
+class TestThreads:
+    """Many threads and one model, in training mode: bit for bit what one thread gets."""
+
+    METHODS = ("energy", "react", "knn", "odin", "edge-disagreement", "gnnsafe")
+
+    @pytest.mark.parametrize("ours", [True, False])
+    def test_as_one_after_the_other(self, ours):
+        data = block_graph()
+        torch.manual_seed(0)
+        model = gnnsafe.models.GCN(8, 16, 3, dropout=0.5) if ours else GCN(8, 16, 2, 3, norm="BatchNorm", dropout=0.5)
+        model.train()(data.x, data.edge_index)
+        before = state(model)
+        detectors = [Detector(model, name, embedding=None if ours else "convs.0").fit(data) for name in self.METHODS]
+        graphs = [data, changed_graph(data)]
+        alone = [[detector.score(graph) for graph in graphs] for detector in detectors]
+        wrong: list[object] = []
+
+        def work(start: int) -> None:
+            try:
+                for turn in range(4 * len(detectors)):
+                    which = (start + turn) % len(detectors)
+                    for graph, expected in zip(graphs, alone[which], strict=True):
+                        if not torch.equal(detectors[which].score(graph.clone()), expected):
+                            wrong.append(self.METHODS[which])
+            except Exception as error:
+                wrong.append(error)
+
+        threads = [Thread(target=work, args=(start,)) for start in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert state(model) == before
+
+
+class TestWeights:
+    def test_other_weights_are_refused_until_it_is_fitted_again(self):
+        data, model = block_graph(), TwoConvolutions()
+        detector = Detector(model).fit(data).calibrate(data)
+        with torch.no_grad():
+            model.last.bias += 1
+        for use in (
+            detector.score,
+            detector.p_values,
+            detector.calibrate,
+            lambda data: detector.explain(data, node=0),
+            lambda data: detector.score_new(data, [0], hops=2),
+            lambda data: detector.save("never"),
+        ):
+            with pytest.raises(ValueError, match=r"'model' must have the weights .*fit and calibrate again"):
+                use(data)
+        assert detector.fit(data).calibrate(data).p_values(data).shape == (120,)
+
+    def test_a_compiled_model_is_the_model_within(self, tmp_path):
+        data, model = block_graph(), TwoConvolutions()
+        detector = Detector(torch.compile(model, backend="eager"), "knn", embedding="first").fit(data)
+        scores = Detector(model, "knn", embedding="first").fit(data).score(data)
+        assert torch.equal(detector.score(data), scores)
+        detector.save(tmp_path)
+        for given in (model, torch.compile(model, backend="eager")):
+            assert torch.equal(gnnsafe.load(tmp_path, given).score(data), scores)
+        ours = gnnsafe.models.GCN(8, 4, 3)
+        assert Detector(torch.compile(ours, backend="eager")).fit(data).score_new(data, [0]).scores.numel()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize("method", ["gnnsafe", "knn", "mahalanobis", "vim", "agreement"])
+def test_autocast_around_a_score_has_no_say(ours, method):
+    data = block_graph()
+    torch.manual_seed(0)
+    model, embedding = (gnnsafe.models.GCN(8, 16, 3), None) if ours else (TwoConvolutions(), "first")
+    detector = Detector(model, method, embedding=embedding)
+    scores = detector.fit(data).score(data)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(detector.score(data), scores)
+        assert torch.equal(detector.fit(data).score(data), scores)
+
+
+class TestGraphsOfOtherKinds:
+    class Tagged(torch.Tensor):
+        """A tensor of somebody's own class, as some libraries have."""
+
+    def test_tensors_of_a_subclass(self):
+        data, model = block_graph(), TwoConvolutions()
+        detector = Detector(model).fit(data)
+        tagged = data.clone()
+        tagged.x, tagged.edge_index = data.x.as_subclass(self.Tagged), data.edge_index.as_subclass(self.Tagged)
+        scores = detector.score(tagged)
+        assert type(scores) is torch.Tensor
+        assert torch.equal(scores, detector.score(data))
+        assert torch.equal(Detector(model).fit(tagged).score(data), detector.score(data))
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+    @pytest.mark.parametrize("layout", ["csr", "coo", "csc"])
+    def test_a_matrix_of_the_edges_alone(self, layout):
+        data, model = block_graph(), TwoConvolutions()
+        data.edge_index = data.edge_index[:, ::2]  # directed
+        scores = Detector(model).fit(data).score(data)
+        source, target = data.edge_index
+        matrix = torch.sparse_coo_tensor(
+            torch.stack([target, source]), torch.ones(len(source)), (120, 120), check_invariants=True
+        )
+        data.adj_t = {"csr": matrix.to_sparse_csr, "csc": matrix.to_sparse_csc, "coo": matrix.coalesce}[layout]()
+        del data.edge_index
+        detector = Detector(model, "edge-disagreement").fit(data)
+        assert torch.isfinite(detector.score(data)).all()
+        torch.testing.assert_close(Detector(model).fit(data).score(data), scores)
+
+    def test_a_matrix_with_weights(self):
+        data = graph_for("edge weights")
+        model = model_of("edge weights")
+        scores = fitted("edge weights", model, data).score(data)
+        source, target = data.edge_index
+        data.adj_t = torch.sparse_coo_tensor(
+            torch.stack([target, source]), data.edge_weight, (120, 120), check_invariants=True
+        ).coalesce()
+        del data.edge_index, data.edge_weight
+        torch.testing.assert_close(fitted("edge weights", model, data).score(data), scores)
+        with pytest.raises(ValueError, match=r"'model' must take edge_weight, since data.adj_t has weights"):
+            Detector(TwoConvolutions()).fit(data)
+        data.adj_t = "a matrix"
+        with pytest.raises(ValueError, match=r"'data.adj_t' must be a torch.Tensor \(got str\)"):
+            Detector(TwoConvolutions()).fit(data)
+
+    def test_numbers_that_are_none(self):
+        data = block_graph()
+        data.x = data.x.to("meta")
+        with pytest.raises(ValueError, match=r"'x' must hold numbers \(got a tensor on the meta device"):
+            Detector(TwoConvolutions()).fit(data)
+
+    def test_labels_in_a_column_and_masks_of_many_splits(self):
+        data, model = block_graph(), TwoConvolutions()
+        scores = Detector(model, "mahalanobis", embedding="first").fit(data).score(data)
+        data.y = data.y[:, None]
+        assert torch.equal(Detector(model, "mahalanobis", embedding="first").fit(data).score(data), scores)
+        data.y = data.y.float()
+        with pytest.raises(ValueError, match=r"'y' must be an int64 tensor of shape \[120\] \(got torch.float32"):
+            Detector(model).fit(data)
+        data = block_graph()
+        data.train_mask = data.train_mask[:, None].repeat(1, 10)
+        with pytest.raises(ValueError, match=r"must be one mask \(got 10 splits\); .* train_mask\[:, 0\]"):
+            Detector(model).fit(data)
+
+    def test_a_model_that_gives_several_things(self):
+        class Named(TwoConvolutions):
+            def forward(self, x, edge_index):
+                return {"scores": super().forward(x, edge_index)}
+
+        for model, key in ((Tuple(), r"\[0\]"), (Named(), r"\['scores'\]")):
+            with pytest.raises(ValueError, match=rf"forward=lambda model, data: model\(data.x, data.edge_index\){key}"):
+                Detector(model).fit(block_graph())
