@@ -15,8 +15,10 @@ from gnnsafe.calibration import (
     Calibration,
     CalibrationCheck,
     conformal_p_values,
+    extrapolated_p_values,
     false_alarms,
     false_discoveries,
+    id_share,
     nodes_needed,
 )
 from gnnsafe.errors import CalibrationWarning
@@ -123,7 +125,7 @@ def test_too_few_calibration_nodes():
         assert not small.decisions(p, false_alarm=0.05).any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert small.decisions(p, false_alarm=0.1).all()
+        assert small.decisions(torch.cat([p[:5], torch.ones(45).double()]), false_alarm=0.1).sum() == 5
         Calibration(torch.arange(19.0)).decisions(p, false_alarm=0.05)
 
 
@@ -158,6 +160,126 @@ def test_levels_are_shares(level):
     for name in ("false_alarm", "fdr"):
         with pytest.raises(ValueError, match=rf"'{name}' must lie in \(0, 1\)"):
             Calibration(torch.ones(3)).decisions(torch.ones(3).double(), **{name: level})
+
+
+class TestExtrapolated:
+    def test_by_hand(self):
+        # 100 nodes: 0 up to 89, and ten excesses of 1, 2, …, 10 over u = 89
+        calibration = torch.cat([torch.arange(90.0), 89 + torch.arange(1.0, 11.0)])
+        p = extrapolated_p_values(torch.tensor([89.0, 89.0 + 5.5, 89.0 + 55.0]), calibration)
+        # their mean is 5.5; weighted it is 5.5 − (385 − 0.35 · 55) / 100 = 1.8425, and ξ = 2 − 5.5 / 1.815 < 0
+        assert p.tolist() == pytest.approx([12 / 101, 11 / 101 * math.exp(-1), 11 / 101 * math.exp(-10)])
+
+    def test_a_heavier_tail_by_hand(self):
+        excess = torch.tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 21.0])
+        calibration = torch.cat([torch.zeros(90), excess])
+        weighted = sum((1 - (i - 0.35) / 10) * x for i, x in enumerate(excess.tolist(), 1)) / 10
+        shape = 2 - 3 / (3 - 2 * weighted)
+        scale = 2 * 3 * weighted / (3 - 2 * weighted)
+        assert shape == pytest.approx(0.4127, abs=1e-4)
+        (p,) = extrapolated_p_values(torch.tensor([100.0]), calibration).tolist()
+        assert p == pytest.approx(11 / 101 * (1 + shape * 100 / scale) ** (-1 / shape))
+
+    @given(whole_scores, whole_scores)
+    def test_few_nodes_are_left_exact(self, scores, calibration):
+        assert torch.equal(extrapolated_p_values(scores, calibration), conformal_p_values(scores, calibration))
+
+    @given(st.integers(0, 9), st.integers(100, 300), st.sampled_from([1.0, 3.0, 1e-3]))
+    def test_order_is_kept_and_nothing_is_beyond_a_p_value(self, seed, count, width):
+        rng = np.random.default_rng(seed)
+        calibration = torch.from_numpy((rng.standard_t(3, count) * width).round(1).astype(np.float32))
+        scores = torch.linspace(-30, 1e6, 200)
+        p = extrapolated_p_values(scores, calibration)
+        assert (p.diff() <= 1e-12).all()
+        assert ((p >= 0) & (p <= 1)).all()
+        assert not extrapolated_p_values(scores, torch.ones(count)).isnan().any()
+
+    @pytest.mark.parametrize(
+        ("draw", "low", "high"),
+        [
+            ("normal", 0.0, 0.0012),
+            ("exponential", 0.0005, 0.0015),
+            ("lognormal", 0.0, 0.0025),
+            ("standard_cauchy", 0.0012, 0.006),
+        ],
+    )
+    def test_error_rates_of_known_distributions(self, draw, low, high):
+        """0.001 asked: kept by light tails, nearly by heavier ones, broken by Cauchy's, which has no mean."""
+        rng = np.random.default_rng(0)
+        rates = []
+        for _ in range(40):
+            calibration, scores = (torch.from_numpy(getattr(rng, draw)(size=size)) for size in (500, 5000))
+            rates.append(float((extrapolated_p_values(scores, calibration) <= 0.001).double().mean()))
+        assert low <= np.mean(rates) <= high
+
+    def test_it_finds_what_exact_p_values_cannot(self):
+        rng = np.random.default_rng(0)
+        calibration = Calibration(torch.from_numpy(rng.normal(size=500)))
+        scores = torch.from_numpy(np.concatenate([rng.normal(size=4980), np.full(20, 9.0)]))
+        with pytest.warns(CalibrationWarning, match="decide about fewer nodes .* extend the tail .* or estimate"):
+            assert not calibration.decisions(calibration.p_values(scores), fdr=0.1).any()
+        flags = calibration.decisions(calibration.p_values(scores, tail="extrapolated"), fdr=0.1)
+        assert flags[4980:].all()
+        assert flags.sum() <= 24
+
+    def test_no_seed_with_it(self):
+        calibration = Calibration(torch.arange(100.0))
+        with pytest.raises(ValueError, match="'seed' must be left out with tail='extrapolated'"):
+            calibration.p_values(torch.ones(3), seed=0, tail="extrapolated")
+        with pytest.raises(ValueError, match="'tail' must be one of exact, extrapolated"):
+            calibration.p_values(torch.ones(3), tail="long")
+
+
+class TestStorey:
+    def test_share_by_hand(self):
+        p = torch.tensor([0.01] * 6 + [0.6, 0.7, 0.8] + [0.2]).double()
+        assert id_share(p) == pytest.approx((1 + 3) / 5)
+        assert id_share(torch.ones(10).double()) == 1.0
+
+    def test_flags_by_hand(self):
+        p = torch.tensor([0.02, 0.03, 0.04, 0.06, 0.07, 0.08, 0.1, 0.3, 0.6, 0.9]).double()
+        # adjusted p of the seventh: 0.1 · 10 / 7 = 0.143; of the eighth 0.375; ID share (1 + 2) / 5 = 0.6
+        assert false_discoveries(p, 0.1).sum() == 0
+        assert false_discoveries(p, 0.1, storey=True).sum() == 7
+        assert false_discoveries(torch.full((50,), 0.49).double(), 0.5, storey=True).all()
+        assert not false_discoveries(
+            torch.cat([torch.full((99,), 1e-4), torch.tensor([0.9])]).double(), 0.9, storey=True
+        )[-1]
+
+    def test_false_discoveries_are_as_few_as_stated(self):
+        rng = np.random.default_rng(0)
+        shares, found = [], []
+        for _ in range(200):
+            calibration = torch.from_numpy(rng.normal(size=500))
+            scores = torch.from_numpy(np.concatenate([rng.normal(size=80), rng.normal(3, 1, size=120)]))
+            flags = false_discoveries(conformal_p_values(scores, calibration), 0.1, storey=True)
+            shares.append(float(flags[:80].sum() / flags.sum().clamp(min=1)))
+            found.append(int(flags.sum()))
+        assert 0.06 < np.mean(shares) < 0.105  # nearly all of the 10 %; without the estimate it would be 4 %
+
+
+class TestSubset:
+    def test_only_those_asked_about_count(self):
+        calibration = Calibration(torch.arange(99.0))
+        p = calibration.p_values(torch.cat([torch.zeros(990), torch.full((10,), 100.0)]))
+        mask = torch.arange(1000) >= 900  # ten of a hundred: p ≤ 0.01 is enough
+        flags = calibration.decisions(p, fdr=0.1, mask=mask)
+        assert flags.nonzero().flatten().tolist() == list(range(990, 1000))
+        assert not calibration.decisions(p, false_alarm=0.05, mask=torch.arange(1000) < 900).any()
+        with pytest.raises(ValueError, match="'mask' must be a boolean tensor"):
+            calibration.decisions(p, fdr=0.1, mask=mask[:5])
+
+    def test_a_promise_that_is_hard_to_believe(self):
+        calibration = Calibration(torch.arange(99.0))
+        p = torch.cat([torch.full((40,), 0.01), torch.ones(60)]).double()
+        with pytest.warns(CalibrationWarning, match=r"^40% of 100 nodes are flagged: if OOD .* than stated .5%."):
+            calibration.decisions(p, false_alarm=0.05)
+        p[15:] = 1
+        assert calibration.decisions(p, false_alarm=0.05).sum() == 15  # nothing to tell
+
+    def test_storey_is_for_discoveries(self):
+        with pytest.raises(ValueError, match="'storey' must be left out but with fdr"):
+            Calibration(torch.ones(3)).decisions(torch.ones(3).double(), false_alarm=0.1, storey=True)
 
 
 class TestCheck:

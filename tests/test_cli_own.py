@@ -183,9 +183,70 @@ class TestScore:
         )
         assert out.startswith("120 nodes, 0 flagged (0.0%)\n")
 
+    def test_a_subset_is_decided_about_alone(self, files, detector, tmp_path, capsys):
+        (tmp_path / "ids.txt").write_text("n7\nn3\n\nn5\n")
+        arguments = ["score", str(detector), str(files / "new"), "--out", str(tmp_path / "s.csv")]
+        assert cli.main([*arguments, "--nodes", str(tmp_path / "ids.txt"), "--fdr", "0.6"]) == 0
+        table = csv.read_csv(tmp_path / "s.csv")
+        assert table["id"].to_pylist() == ["n3", "n5", "n7"]
+        data, mask = gnnsafe.read_graph(files / "new"), torch.zeros(120, dtype=torch.bool)
+        mask[[3, 5, 7]] = True
+        assert table["flag"].to_pylist() == gnnsafe.load(detector).predict(data, fdr=0.6, mask=mask)[mask].tolist()
+        assert capsys.readouterr().out.startswith("3 nodes, ")
+        (tmp_path / "ids.txt").write_text("n7\nx\n")
+        error = complaint(capsys, *arguments, "--nodes", str(tmp_path / "ids.txt"))
+        assert error == (
+            "gnnsafe: '--nodes' must hold ids of the graph, one per line (got 'x'); they are such as n0, n1, n2\n"
+        )
+
+    @pytest.mark.parametrize("kind", ["exact", "randomized", "extrapolated"])
+    def test_kinds_of_p_values(self, files, detector, tmp_path, kind):
+        out = tmp_path / "s.parquet"
+        arguments = ["score", str(detector), str(files / "new"), "--out", str(out), "--seed", "3"]
+        assert cli.main([*arguments, "--p-values", kind]) == 0
+        settings = {"exact": {}, "randomized": {"seed": 3}, "extrapolated": {"tail": "extrapolated"}}[kind]
+        right = gnnsafe.load(detector).p_values(gnnsafe.read_graph(files / "new"), **settings)
+        assert parquet.read_table(out)["p_value"].to_pylist() == right.tolist()
+
+    def test_several_graphs_in_one_call(self, files, detector, tmp_path, capsys):
+        graphs = [str(files / "graph"), str(files / "new")]
+        assert cli.main(["score", str(detector), *graphs, "--out", str(tmp_path / "tables")]) == 0
+        out = capsys.readouterr().out.splitlines()
+        assert [line.split(":")[0] for line in out] == [*graphs, "Table", "Table"]
+        for name in ("graph", "new"):
+            scores = gnnsafe.load(detector).score(gnnsafe.read_graph(files / name))
+            assert parquet.read_table(tmp_path / "tables" / f"{name}.parquet")["score"].to_pylist() == scores.tolist()
+        error = complaint(capsys, "score", str(detector), graphs[0], graphs[0], "--out", str(tmp_path / "again"))
+        assert "'GRAPH' must have names of their own, as their tables do (got graph, graph)" in error
+
+    def test_drift_over_time_is_told(self, detector, tmp_path, capsys):
+        data = block_graph(seed=1)
+        data.timestamp = torch.arange(120) // 20 + 2015
+        data.x[100:] += 2
+        record = {"x": data.x, "edge_index": data.edge_index, "timestamp": data.timestamp}
+        torch.save(record, tmp_path / "graph.pt")
+        assert cli.main(["score", str(detector), str(tmp_path / "graph.pt"), "--out", str(tmp_path / "s.csv")]) == 0
+        rows = re.findall(r"^ *(20\d\d) +(20\d\d) +(\d+) +([\d.]+)% +([\d.]+) *$", capsys.readouterr().out, re.M)
+        assert [row[:3] for row in rows] == [(str(year), str(year), "20") for year in range(2015, 2021)]
+        p = gnnsafe.load(detector).p_values(data)
+        assert [float(row[4]) for row in rows] == pytest.approx(p.view(6, 20).mean(dim=1).tolist(), abs=0.006)
+
+    @pytest.mark.parametrize("name", ["nodes.csv", "edges.csv"])
+    def test_no_input_is_written_over(self, detector, tmp_path, capsys, name):
+        graph = tmp_path / "graph"
+        write_graph(graph, block_graph(seed=1))
+        for kind in ("nodes", "edges"):
+            csv.write_csv(parquet.read_table(graph / f"{kind}.parquet"), graph / f"{kind}.csv")
+            (graph / f"{kind}.parquet").unlink()
+        before = (graph / name).read_bytes()
+        error = complaint(capsys, "score", str(detector), str(graph), "--out", str(graph / name))
+        assert "'--out' must be no file that is read" in error
+        assert (graph / name).read_bytes() == before
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
+            (["--out", "s.csv", "--storey"], "'--storey' must be given with --fdr"),
             (["--out", "s.txt"], r"'--out' must end in \.parquet or \.csv \(got 's\.txt'\)"),
             (["--out", "s.csv", "--fdr", "0.1", "--false-alarm", "0.1"], "not allowed with argument"),
             (["--out", "s.csv", "--fdr", "1"], r"--fdr: must lie in \(0, 1\) \(got '1'\)"),

@@ -60,6 +60,16 @@ class TestRows:
         assert torch.equal(row_normalised(x), right)
         assert torch.equal(row_normalised(x.to_sparse_csr()).to_dense(), right)
 
+    def test_an_entry_is_about_one_whatever_it_counts(self):
+        words = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 0.0], [9.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+        mask = torch.tensor([True, True, False, False])  # 2 entries and 1: 1.5 on average
+        right = torch.tensor([[0.75, 0, 0.75, 0], [0, 1.5, 0, 0], [1.5, 0, 0, 0], [0, 0, 0, 0]])
+        for x in (words, 1e-7 * words):
+            assert torch.allclose(FeatureScaling.fitted(x, mask)(x), right)
+            sparse = x.to_sparse_csr()
+            assert torch.allclose(FeatureScaling.fitted(sparse, mask)(sparse).to_dense(), right)
+        assert str(FeatureScaling.fitted(words, mask)) == "a bag of words: rows divided by their sum, times 1.5"
+
     @pytest.mark.parametrize("sparse", [False, True])
     def test_what_a_bag_of_words_is(self, sparse):
         def bag(x):

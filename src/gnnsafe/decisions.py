@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
+from gnnsafe.calibration import Tail
 from gnnsafe.detector import Detector
 from gnnsafe.graph import Graph
 from gnnsafe.methods.base import scores_of
@@ -27,15 +29,28 @@ class Decisions:
     probabilities: Tensor | None
     """Of the predicted class."""
 
+    def of(self, mask: Tensor) -> Decisions:
+        """Those about the nodes in `mask`."""
+        each: dict[str, Any] = {name: None if value is None else value[mask] for name, value in vars(self).items()}
+        return Decisions(**each)
+
 
 def decisions(
-    detector: Detector, data: Graph, *, false_alarm: float | None = None, fdr: float | None = None
+    detector: Detector,
+    data: Graph,
+    *,
+    false_alarm: float | None = None,
+    fdr: float | None = None,
+    mask: Tensor | None = None,
+    seed: int | None = None,
+    tail: Tail = "exact",
+    storey: bool = False,
 ) -> Decisions:
     """Predictions, scores, p-values and flags of a calibrated detector; `Detector.predict` says what they promise."""
     calibration, outputs = detector.calibrated(), detector.outputs(data)
     scores = scores_of(detector.method, outputs)
     classified = detector.classifier is not None and detector.task == "multiclass"
     predicted = outputs.logits.argmax(dim=1) if classified else None
-    p = calibration.p_values(scores, None if calibration.classes is None else predicted)
-    flags = calibration.decisions(p, false_alarm=false_alarm, fdr=fdr)
+    p = calibration.p_values(scores, None if calibration.classes is None else predicted, seed=seed, tail=tail)
+    flags = calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
     return Decisions(scores, p, flags, predicted, -max_softmax(outputs.logits) if classified else None)

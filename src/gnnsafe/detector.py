@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.borrowed import eager, without_autocast
-from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck
+from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
 from gnnsafe.checks import Task, check_mask, check_nodes
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
@@ -171,25 +171,48 @@ class Detector:
             raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
         return self.calibration_
 
-    def p_values(self, data: Graph, *, seed: int | None = None) -> Tensor:
+    def p_values(self, data: Graph, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
         """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
 
-        With a `seed` ties are broken at random: see `gnnsafe.calibration`, which also says what the figures promise.
+        With a `seed` ties are broken at random; `tail="extrapolated"` goes on beyond all calibration nodes, on the
+        assumption that `gnnsafe.calibration.extrapolated_p_values` states. `gnnsafe.calibration` says what the figures
+        promise.
         """
         calibration, outputs = self.calibrated(), self.outputs(data)
         classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
-        return calibration.p_values(scores_of(self.method, outputs), classes, seed=seed)
+        return calibration.p_values(scores_of(self.method, outputs), classes, seed=seed, tail=tail)
 
     def predict(
-        self, data: Graph, *, false_alarm: float | None = None, fdr: float | None = None, seed: int | None = None
+        self,
+        data: Graph,
+        *,
+        false_alarm: float | None = None,
+        fdr: float | None = None,
+        mask: Tensor | None = None,
+        seed: int | None = None,
+        tail: Tail = "exact",
+        storey: bool = False,
     ) -> Tensor:
         """True = OOD: at most a share `false_alarm` of ID nodes is flagged, or of the flagged at most `fdr` is ID.
 
         Both hold on average for ID nodes that are exchangeable with the calibration nodes, whatever the OOD nodes are.
-        An ID node beside shifted ones is scored with them and is flagged more often. Measure it on held-out ID nodes of
-        the graph in question with `check_calibration`.
+        An ID node beside shifted ones is scored with them and is flagged more often: `gnnsafe.calibration` says by how
+        much it was. Measure it on held-out ID nodes of the graph in question with `check_calibration`.
+
+        Args:
+            data: The graph.
+            false_alarm: Of the ID nodes at most this share is flagged.
+            fdr: Of the flagged nodes at most this share is ID.
+            mask: The nodes to decide about; no other is flagged. Fewer nodes need fewer calibration nodes for `fdr`.
+            seed: Breaks ties of p-values at random.
+            tail: "extrapolated" extends p-values beyond all calibration nodes, on an assumption; see `p_values`.
+            storey: With `fdr`, estimate how many nodes are ID instead of counting all; see `gnnsafe.calibration`.
+
+        Returns:
+            A boolean tensor, one entry per node.
         """
-        return self.calibrated().decisions(self.p_values(data, seed=seed), false_alarm=false_alarm, fdr=fdr)
+        p = self.p_values(data, seed=seed, tail=tail)
+        return self.calibrated().decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
 
     def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals.

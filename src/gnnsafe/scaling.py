@@ -23,27 +23,32 @@ ROWS = 2**14  # that are in double precision at once
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaling:
-    """How features are made comparable: x' = (x − center) / spread by columns, or x' = x / Σ|x| by rows.
+    """How features are made comparable: x' = (x − center) / spread by columns, or x' = w x / Σ|x| by rows.
 
     Mean and standard deviation are those of the training nodes alone: held-out nodes then have taught the detector
     nothing, as its error rates ask. They are computed in float64, since an offset of 1e9 leaves float32 no digits. A
     column that does not vary among training nodes carries nothing a model could have learnt, and becomes 0 everywhere.
-    Sparse features stay sparse: their columns are divided by their root mean square and not shifted.
+    Sparse features stay sparse: their columns are divided by their root mean square and not shifted. Rows are the
+    paper's, which sum to 1, times w, the mean number of entries that training nodes have: an entry is then about 1
+    whatever it counts, and training needs no more epochs than with words as they are.
     """
 
     kind: Literal["standard", "rows"]
     center: Tensor | None = None
     factor: Tensor | None = None
-    """1 / spread, float64; 0 where a column does not vary."""
+    """1 / spread of each column, 0 where it does not vary; or w alone. Float64."""
 
     def __post_init__(self) -> None:
-        if self.kind == "rows":
-            return
-        for name in ("center", "factor"):
+        for name in ("factor",) if self.kind == "rows" else ("factor", "center"):
             tensor = check_tensor(name, getattr(self, name))
-            columns = tensor.dtype == torch.float64 and tensor.dim() == 1 and tensor.shape == self.center.shape  # type: ignore[union-attr]
-            require(columns, name, "be float64, one per column", f"{tensor.dtype} {list(tensor.shape)}")
+            size = 1 if self.kind == "rows" else len(self._given("factor"))
+            right = tensor.dtype == torch.float64 and tensor.shape == (size,)
+            require(right, name, f"be {size} numbers in float64", f"{tensor.dtype} {list(tensor.shape)}")
             check_finite(name, tensor)
+
+    def _given(self, name: Literal["center", "factor"]) -> Tensor:
+        tensor: Tensor = getattr(self, name)
+        return tensor
 
     @classmethod
     def fitted(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
@@ -64,7 +69,7 @@ class FeatureScaling:
         if scale == "none":
             return None
         if scale == "rows" or (scale == "auto" and is_bag_of_words(x)):
-            return cls("rows")
+            return cls("rows", factor=_words(x, mask))
         sparse = x.layout == torch.sparse_csr
         mean, spread = _moments(x, mask)
         center = torch.zeros_like(mean) if sparse else mean
@@ -75,10 +80,8 @@ class FeatureScaling:
     def __call__(self, x: Tensor) -> Tensor:
         """The features, scaled, in the precision and layout that they came in."""
         if self.kind == "rows":
-            return row_normalised(x)
-        assert self.center is not None
-        assert self.factor is not None
-        center, factor = self.center.to(x.device), self.factor.to(x.device)
+            return row_normalised(x) * float(self._given("factor"))
+        center, factor = self._given("center").to(x.device), self._given("factor").to(x.device)
         if x.layout == torch.sparse_csr:
             return _with_values(x, (x.values().double() * factor[x.col_indices()]).to(x.dtype))
         return torch.cat([((block.double() - center) * factor).to(x.dtype) for block in _blocks(x)])
@@ -86,11 +89,11 @@ class FeatureScaling:
     @property
     def constant(self) -> int:
         """How many columns did not vary among training nodes, and are left out."""
-        return 0 if self.factor is None else int((self.factor == 0).sum())
+        return int((self._given("factor") == 0).sum())
 
     def __str__(self) -> str:
         if self.kind == "rows":
-            return "rows sum to 1 (a bag of words)"
+            return f"a bag of words: rows divided by their sum, times {float(self._given('factor')):.4g}"
         left_out = f", {self.constant:,} left out that do not vary" if self.constant else ""
         return f"columns standardised by the training nodes' mean and standard deviation{left_out}"
 
@@ -129,6 +132,13 @@ def row_normalised(x: Tensor) -> Tensor:
         return _with_values(x, (x.values().double() / total.where(total > 0, 1.0)).to(x.dtype))
     total = x.abs().sum(dim=1, keepdim=True)
     return x / total.where(total > 0, 1)
+
+
+def _words(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean number of entries of the nodes in `mask`."""
+    if x.layout == torch.sparse_csr:
+        return x.crow_indices().diff()[mask].double().mean().reshape(1)
+    return (x[mask] != 0).double().sum(dim=1).mean().reshape(1)
 
 
 def _entries(x: Tensor) -> Tensor:

@@ -56,10 +56,10 @@ def add_graph_options(parser: Any) -> None:
     parser.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there")
 
 
-def given_graph(arguments: argparse.Namespace, *, undirected: bool = False) -> Data:
-    """The graph of the user's own, read as the options say."""
+def given_graph(arguments: argparse.Namespace, graph: str | None = None, *, undirected: bool = False) -> Data:
+    """The graph of the user's own, the one of the arguments unless told, read as the options say."""
     return read_graph(
-        arguments.graph,
+        graph or arguments.graph,
         edges=arguments.edges,
         undirected=undirected or arguments.undirected,
         drop_unknown_edges=arguments.drop_unknown_edges,

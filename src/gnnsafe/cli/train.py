@@ -60,9 +60,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of weights and split (default: 0)")
     parser.add_argument(
         "--scale", choices=get_args(Scale), default="auto", help="features: 'standard' subtracts each column's mean "
-        "and divides by its standard deviation, both of training nodes; 'rows' makes rows sum to 1; 'none' leaves "
-        "them; 'auto' (default) takes rows for a bag of words (no value below 0, half of them 0, no column without a "
-        "0, none 100 times as large as the usual one), else standard",
+        "and divides by its standard deviation, both of training nodes; 'rows' divides rows by their sum; 'none' "
+        "leaves them; 'auto' (default) takes rows for a bag of words (no value below 0, half of them 0, no column "
+        "without a 0, none 100 times as large as the usual one), else standard",
     )  # fmt: skip
     parser.add_argument(
         "--split-by-time", action="store_true", help="split by the column 'timestamp', in place of any column 'split': "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from rich.text import Text
 from gnnsafe.errors import MissingExtraError, require
 from gnnsafe.files import replacing
 
-__all__ = ["ENDINGS", "check_ending", "histogram", "write_table"]
+__all__ = ["ENDINGS", "check_ending", "histogram", "period_table", "write_table"]
 
 ENDINGS = (".parquet", ".csv")
 BINS = 16
 WIDTH = 40  # of the longest bar
+PERIODS = 6
+DATES = (1e8, 1e10)  # numbers that are seconds since 1970 if they are times: 1973 to 2286
 
 
 def check_ending(name: str, path: Path) -> None:
@@ -69,6 +72,31 @@ def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:
     for left, count, marked in zip(edges, every.tolist(), flagged.tolist(), strict=False):
         table.add_row(f"{left:.4g}", f"{count:,}", _bar(count, marked, int(every.max())))
     return table
+
+
+def period_table(times: NDArray[Any], p: NDArray[np.float64], flags: NDArray[np.bool_]) -> Table:
+    """Flags and p-values over time, in periods of about as many nodes each: drift is a rate that rises, a p that falls.
+
+    Nodes of one time are in one period. Of ID nodes like the calibration nodes the mean p-value is about one half.
+    """
+    cuts = np.unique(np.quantile(times, np.linspace(0, 1, PERIODS + 1)[1:-1], method="lower"))
+    period = np.searchsorted(cuts, times)
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for column in ("from", "to", "nodes", "flagged", "mean p"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for number in np.unique(period):
+        inside = period == number
+        ends = (_time(times[inside].min()), _time(times[inside].max()))
+        table.add_row(*ends, f"{inside.sum():,}", f"{flags[inside].mean():.1%}", f"{p[inside].mean():.2f}")
+    return table
+
+
+def _time(value: Any) -> str:
+    """A time as the table of nodes has it; one that may be in seconds since 1970 with its date beside it."""
+    text = f"{value:g}" if float(value) < DATES[0] and not float(value).is_integer() else f"{value:.0f}"
+    if not DATES[0] <= value < DATES[1]:
+        return text
+    return f"{text} ({datetime.fromtimestamp(float(value), UTC):%Y-%m-%d})"
 
 
 def _bar(count: int, flagged: int, tallest: int) -> Text:

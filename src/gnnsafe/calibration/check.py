@@ -1,0 +1,116 @@
+"""What held-out ID nodes say of a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from gnnsafe.calibration.decisions import Calibration, rare
+from gnnsafe.calibration.p_values import check_level
+
+__all__ = ["LEVELS", "CalibrationCheck", "LevelCheck"]
+
+LEVELS = (0.01, 0.05, 0.10)
+BINS = 10
+
+
+@dataclass(frozen=True)
+class LevelCheck:
+    """One level: how many of the held-out ID nodes were flagged, and what that says."""
+
+    level: float
+    flagged: int
+    nodes: int
+    interval: tuple[float, float]
+    """95 % confidence interval of this calibration set's rate (Clopper & Pearson, 1934)."""
+    expected: tuple[float, float]
+    """Where the observed rate lies 95 times in 100 if the nodes are exchangeable: beta-binomial, both sets' chance."""
+
+    @property
+    def rate(self) -> float:
+        """The observed false-alarm rate."""
+        return self.flagged / self.nodes
+
+    @property
+    def holds(self) -> bool:
+        """Whether the observed rate is no higher than chance allows."""
+        return self.rate <= self.expected[1]
+
+
+@dataclass(frozen=True, repr=False)
+class CalibrationCheck:
+    """What held-out ID nodes say of a calibration: false-alarm rates, and a histogram of p-values (flat is right)."""
+
+    levels: tuple[LevelCheck, ...]
+    calibration_nodes: int
+    nodes: int
+    histogram: tuple[int, ...]
+    """How many p-values lie in each tenth of (0, 1]."""
+
+    @classmethod
+    def of(cls, p: Tensor, calibration: Calibration, levels: Sequence[float] = LEVELS) -> CalibrationCheck:
+        """The p-values of held-out ID nodes, examined."""
+        for level in levels:
+            check_level("levels", level)
+        bins = np.ceil(p.numpy() * BINS - 1e-9).clip(1, BINS).astype(int) - 1  # p = 0.1 is in the first tenth
+        checks = tuple(_level_check(p, calibration, level) for level in levels)
+        return cls(checks, len(calibration.scores), len(p), tuple(np.bincount(bins, minlength=BINS).tolist()))
+
+    @property
+    def holds(self) -> bool:
+        """Whether no level was exceeded by more than chance allows."""
+        return all(check.holds for check in self.levels)
+
+    def __str__(self) -> str:
+        lines = [f"{self.nodes} held-out ID nodes against {self.calibration_nodes} calibration nodes"]
+        for check in self.levels:
+            low, high = check.interval
+            verdict = "" if check.holds else ": more than chance allows"
+            lines.append(
+                f"false alarms at {check.level:4.0%}: {check.rate:6.2%} (95 % interval {low:.2%} to {high:.2%}; "
+                f"chance gives {check.expected[0]:.2%} to {check.expected[1]:.2%}){verdict}"
+            )
+        tallest = max(self.histogram)
+        bars = "".join("▁▂▃▄▅▆▇█"[round(7 * count / tallest)] for count in self.histogram)
+        return "\n".join([*lines, f"p-values from 0 to 1: {bars} (flat is right)"])
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        levels = [
+            {
+                "level": check.level, "flagged": check.flagged, "rate": check.rate, "interval": list(check.interval),
+                "expected": list(check.expected), "holds": check.holds,
+            }
+            for check in self.levels
+        ]  # fmt: skip
+        return {
+            "calibration_nodes": self.calibration_nodes, "nodes": self.nodes, "holds": self.holds, "levels": levels,
+            "p_value_histogram": list(self.histogram),
+        }  # fmt: skip
+
+
+def _level_check(p: Tensor, calibration: Calibration, level: float) -> LevelCheck:
+    from scipy.stats import binomtest
+
+    flagged, nodes = int((p <= level).sum()), len(p)
+    interval = binomtest(flagged, nodes).proportion_ci(method="exact")
+    count = len(calibration.scores)  # of all classes: their flags together vary about as those of one large set
+    return LevelCheck(
+        level, flagged, nodes, (float(interval.low), float(interval.high)), _expected(nodes, count, level)
+    )
+
+
+def _expected(nodes: int, count: int, level: float) -> tuple[float, float]:
+    from scipy.stats import betabinom
+
+    few = rare(count, level)
+    if few == 0:
+        return 0.0, 0.0
+    chance = betabinom(nodes, few, count + 1 - few)
+    return float(chance.ppf(0.025)) / nodes, float(chance.ppf(0.975)) / nodes

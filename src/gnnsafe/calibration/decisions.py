@@ -1,0 +1,166 @@
+"""Scores of held-out ID nodes, and decisions about other nodes by them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnsafe.calibration.p_values import (
+    Tail,
+    check_level,
+    conformal_p_values,
+    extrapolated_p_values,
+    false_alarms,
+    false_discoveries,
+    nodes_needed,
+)
+from gnnsafe.checks import check_mask, check_scores
+from gnnsafe.errors import CalibrationWarning, require, require_known
+
+__all__ = ["Calibration", "rare"]
+
+MANY = 0.2  # the share of nodes flagged, above which ID nodes beside OOD nodes are likely among them
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Scores of held-out ID nodes; with their predicted `classes`, decisions are made class by class.
+
+    By class (Mondrian; Vovk et al., 2005) a node is compared with the calibration nodes of its own predicted class, and
+    the false-alarm rate holds in each of the `num_classes`, not only over all of them.
+    """
+
+    scores: Tensor
+    classes: Tensor | None = None
+    num_classes: int = 0
+
+    def __post_init__(self) -> None:
+        check_scores(self.scores)
+        require(len(self.scores) > 0, "mask", "hold at least one node", "an empty mask")
+
+    def p_values(
+        self, scores: Tensor, classes: Tensor | None = None, *, seed: int | None = None, tail: Tail = "exact"
+    ) -> Tensor:
+        """The p-value of each score, among the calibration nodes of its class where these count.
+
+        Args:
+            scores: One per node.
+            classes: The nodes' predicted classes, where calibration is by class.
+            seed: Breaks ties at random, see `conformal_p_values`.
+            tail: "extrapolated" extends p-values beyond all calibration nodes, see `extrapolated_p_values`.
+        """
+        require_known("tail", tail, get_args(Tail))
+        require(seed is None or tail == "exact", "seed", "be left out with tail='extrapolated'", seed)
+        if self.classes is None:
+            return _p_values(scores, self.scores, seed, tail)
+        assert classes is not None
+        p = torch.ones(len(scores), dtype=torch.float64)
+        for label in range(self.num_classes):
+            members = classes == label
+            own = None if seed is None else seed + label  # else classes would share their draws
+            p[members] = _p_values(scores[members], self.scores[self.classes == label], own, tail)
+        return p
+
+    def counts(self) -> Tensor:
+        """How many calibration nodes there are, in each class or in all."""
+        if self.classes is None:
+            return torch.tensor([len(self.scores)])
+        return torch.bincount(self.classes, minlength=self.num_classes)
+
+    def thresholds(self, false_alarm: float) -> Tensor:
+        """A node is flagged where its score lies above this: one number, or one for each class; ∞ where none can be."""
+        check_level("false_alarm", false_alarm)
+        if self.classes is None:
+            return _threshold(self.scores, false_alarm)[None]
+        groups = [self.scores[self.classes == label] for label in range(self.num_classes)]
+        return torch.stack([_threshold(group, false_alarm) for group in groups])
+
+    def decisions(
+        self,
+        p: Tensor,
+        *,
+        false_alarm: float | None = None,
+        fdr: float | None = None,
+        mask: Tensor | None = None,
+        storey: bool = False,
+    ) -> Tensor:
+        """Flags of p-values at one of the two levels, with a warning where the promise is empty or hard to believe.
+
+        Args:
+            p: The p-values of all nodes.
+            false_alarm: Of the ID nodes at most this share is flagged.
+            fdr: Of the flagged nodes at most this share is ID.
+            mask: The nodes to decide about; no other is flagged. With `fdr` each is weighed among these alone.
+            storey: With `fdr`, count ID nodes by Storey's estimate in place of all nodes, see `id_share`.
+        """
+        given = [name for name, level in (("false_alarm", false_alarm), ("fdr", fdr)) if level is not None]
+        require(len(given) == 1, "false_alarm", "be given, or fdr, but not both", " and ".join(given) or "neither")
+        require(not storey or fdr is not None, "storey", "be left out but with fdr", storey)
+        asked = torch.ones(len(p), dtype=torch.bool) if mask is None else check_mask("mask", mask, len(p))
+        flags = torch.zeros(len(p), dtype=torch.bool)
+        if false_alarm is not None:
+            flags[asked] = false_alarms(p[asked], false_alarm)
+            self._warn_of_alarms(false_alarm)
+        elif fdr is not None:
+            flags[asked] = false_discoveries(p[asked], fdr, storey=storey)
+            self._warn_of_discoveries(p[asked], flags, fdr)
+        _warn_of_many(int(flags.sum()), int(asked.sum()), false_alarm or fdr or 0)
+        return flags
+
+    def _warn_of_alarms(self, level: float) -> None:
+        needed, counts = nodes_needed(level), self.counts()
+        if (counts >= needed).all():
+            return
+        have = f"{len(self.scores)} calibration nodes are"
+        if self.classes is not None:
+            few = [f"{label} ({count})" for label, count in enumerate(counts.tolist()) if count < needed]
+            have = f"the calibration nodes of class {', '.join(few)} are"
+        _warn(f"{have} too few to flag any node at false_alarm={level:g}: at least {needed} are needed")
+
+    def _warn_of_discoveries(self, p: Tensor, flags: Tensor, level: float) -> None:
+        """Nodes beyond all calibration nodes may still not be rare enough, since each is weighed among all nodes."""
+        beyond = int((p <= 1 / (int(self.counts().max()) + 1)).sum())
+        if beyond and not flags.any():
+            _warn(
+                f"{len(self.scores)} calibration nodes are too few to flag any of {len(p)} nodes at fdr={level:g}, "
+                f"though {beyond} lie beyond all: at least {nodes_needed(level * beyond / len(p))} are needed for "
+                "those; or decide about fewer nodes (mask=, --nodes), extend the tail (tail='extrapolated', --p-values "
+                "extrapolated) or estimate how many nodes are ID (storey=True, --storey)"
+            )
+
+
+def _p_values(scores: Tensor, calibration: Tensor, seed: int | None, tail: Tail) -> Tensor:
+    if tail == "extrapolated":
+        return extrapolated_p_values(scores, calibration)
+    return conformal_p_values(scores, calibration, seed=seed)
+
+
+def _warn_of_many(flagged: int, nodes: int, level: float) -> None:
+    """A promise about ID nodes among others like them says little where much of the graph is flagged."""
+    if flagged > max(MANY, 3 * level) * nodes:
+        _warn(
+            f"{flagged / nodes:.0%} of {nodes:,} nodes are flagged: if OOD nodes stand beside ID nodes, these are "
+            f"scored with them and flagged far more often than stated ({level:.0%}); check it on labelled ID nodes of "
+            "this graph (check_calibration)"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, CalibrationWarning, stacklevel=5)  # where predict was called
+
+
+def rare(count: int, level: float) -> int:
+    """⌊α(n+1)⌋: how many of n + 1 equally likely p-values are at most α."""
+    return int(np.searchsorted(np.arange(1, count + 2) / (count + 1), level, side="right"))
+
+
+def _threshold(calibration: Tensor, level: float) -> Tensor:
+    """The k-th largest score, k ≤ n the number of p-values that are rare enough; ∞ where none is."""
+    ordered = torch.cat([calibration.new_tensor([math.inf]), calibration.sort(descending=True).values])
+    return ordered[rare(len(calibration), level)]
