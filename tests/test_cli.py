@@ -108,7 +108,7 @@ def test_ctrl_c_leaves_nothing_behind(capsys, monkeypatch, tmp_path):
 
     monkeypatch.setattr(demo, "each", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path / "p.html")]) == 130
-    assert capsys.readouterr().err.endswith("gnnsafe: interrupted, nothing was written\n")
+    assert capsys.readouterr().err.endswith("gnnsafe: interrupted; no file is half-written\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -126,7 +126,7 @@ def test_ctrl_c_while_processes_work_prints_one_line(tmp_path):
     time.sleep(6)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "gnnsafe: interrupted, nothing was written\n")
+    assert (process.returncode, out, err) == (130, "", "gnnsafe: interrupted; no file is half-written\n")
     assert not list(tmp_path.iterdir())
 
 

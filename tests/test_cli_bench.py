@@ -142,7 +142,7 @@ def test_another_version_and_other_data_are_never_mixed_in(finished, tmp_path, c
     err = capsys.readouterr().err
     assert "0 of them finished before" in err
     assert "gnnsafe: 6 records of other data for synthetic are left out\n" in err
-    assert f"gnnsafe: 1 lines in {tmp_path} are no records and are left out\n" in err
+    assert f"gnnsafe: 1 lines in {tmp_path} are damaged or no records and are left out\n" in err
 
 
 def test_a_plan_file_which_options_override(tmp_path, capsys, monkeypatch):
@@ -161,7 +161,9 @@ def test_ctrl_c_says_what_is_kept(finished, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(module, "each", interrupt)
     assert cli.main([*TINY, "--seeds", "2", "--out", str(tmp_path)]) == 130
-    assert capsys.readouterr().err.endswith(f"gnnsafe: interrupted; 1 of 4 cells are kept in {tmp_path}\n")
+    assert capsys.readouterr().err.endswith(
+        f"gnnsafe: interrupted; 1 of 4 cells are kept in {tmp_path}; the same command goes on from there\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task
+from gnnsafe.display import shown
 from gnnsafe.methods import Method
 from gnnsafe.methods.base import unpropagated_of
 from gnnsafe.outputs import Outputs
@@ -148,10 +149,10 @@ class Explanation:
         return {"nodes": named, "edges": edges, "title": self._standing().rstrip("."), "boundary": boundary}
 
     def _node(self, number: int) -> str:
-        return str(self.node_ids.get(number, number))
+        return shown(self.node_ids.get(number, number))
 
     def _class(self, label: int) -> str:
-        return str(label if self.class_names is None else self.class_names[label])
+        return shown(label if self.class_names is None else self.class_names[label])
 
     def _standing(self) -> str:
         text = f"Node {self._node(self.node)} scores {self.score:.4g}"

@@ -229,7 +229,9 @@ def test_an_interrupted_search_goes_on_where_it_was(small, tmp_path, capsys, mon
         patch.setattr(module, "each", interrupted)
         assert cli.main([*TINY, "--out", str(tmp_path)]) == 130
     folder = tmp_path / FOLDER
-    assert capsys.readouterr().err.endswith(f"gnnsafe: interrupted; 3 of 8 trials of lr are kept in {folder}\n")
+    assert capsys.readouterr().err.endswith(
+        f"gnnsafe: interrupted; 3 of 8 trials of lr are kept in {folder}; the same command goes on from there\n"
+    )
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert len(before) == 3
     assert cli.main([*TINY, "--out", str(tmp_path)]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -22,7 +23,7 @@ _loaded: dict[Path, tuple[bytes, ModuleType]] = {}  # run once as long as the te
 
 def own_recipes(file: str, *, backbone: str = "gcn") -> list[Recipe]:
     """Every method that the file defines, alone and propagated, with a hash of its text: edited, it is another."""
-    path = Path(file).resolve()
+    path = Path(os.path.realpath(file))
     require(path.is_file(), "methods", "name files that are there", repr(file))
     text = path.read_bytes()
     if path not in _loaded or _loaded[path][0] != text:
@@ -81,7 +82,7 @@ def _refusal(file: str, error: BaseException, where: str = "") -> BaseException:
     """What went wrong in the file and in which line, on one line; Ctrl-C stays what it is."""
     if isinstance(error, KeyboardInterrupt):
         return error
-    path = str(Path(file).resolve())
+    path = os.path.realpath(file)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     place = f"line {lines[-1]}, " if lines else ""
     reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -6,6 +6,7 @@ A command is a module with `configure(parser)`, imported only when it is asked f
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from gnnsafe import __version__
+from gnnsafe.display import FALLBACK, shown
 from gnnsafe.errors import GnnsafeError, GnnsafeWarning
 
 __all__ = ["COMMANDS", "main"]
@@ -33,17 +35,52 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
+    """Run a command; returns the exit code: 2 for a user's mistake, 130 where it was interrupted."""
+    _prepare_output()
     try:
-        with _warnings_on_one_line():
-            arguments = _parsed(sys.argv[1:] if argv is None else argv)
-            return int(arguments.command(arguments) or 0)
+        return _run(sys.argv[1:] if argv is None else argv)
+    except BrokenPipeError:  # whoever reads has seen enough, as 'head' has
+        return 1
     except (GnnsafeError, OSError) as error:
-        print(f"gnnsafe: {error}", file=sys.stderr)
+        print(f"gnnsafe: {shown(error)}", file=sys.stderr)
+        return 2
+    except UnicodeEncodeError as error:  # of a path, in a library
+        print(
+            f"gnnsafe: a path must be UTF-8 (got '{shown(error.object)}'); rename the file or folder", file=sys.stderr
+        )
         return 2
     except KeyboardInterrupt:
-        print("gnnsafe: interrupted, nothing was written", file=sys.stderr)
+        print("gnnsafe: interrupted; no file is half-written", file=sys.stderr)
         return 130
+    finally:
+        _finish_output()
+
+
+def _run(argv: Sequence[str]) -> int:
+    try:
+        with _warnings_on_one_line():
+            arguments = _parsed(argv)
+            return int(arguments.command(arguments) or 0)
+    finally:
+        sys.stdout.flush()  # what cannot be printed is said
+
+
+def _prepare_output() -> None:
+    """Letters that the terminal has not are printed as similar ones; without a terminal, nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until Python ends
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=FALLBACK)
+
+
+def _finish_output() -> None:
+    """What cannot be printed, as on a full disk or where nobody reads any more, is not tried again when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -66,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
     """argparse, with its complaints on one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {shown(message)}; see {self.prog} --help\n")
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:

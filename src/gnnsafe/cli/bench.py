@@ -17,6 +17,7 @@ from gnnsafe.bench.recipes import Protocol, Recipe
 from gnnsafe.bench.study import Task, carry_out, chains, code_version, tasks
 from gnnsafe.cli.options import names, positive, progress_bar
 from gnnsafe.cli.report import FOLDER, print_sections, selected
+from gnnsafe.display import shown
 from gnnsafe.errors import InputError
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.results import order_sections, write_figure
@@ -84,6 +85,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        _tell(f"interrupted; what is finished is kept in {arguments.out}; the same command goes on from there")
+        return 130
+
+
+def _run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.out
     steps: tuple[search.Step, ...] = ()
     if arguments.figure is not None:
@@ -106,10 +115,10 @@ def _bench(arguments: argparse.Namespace) -> int:
     records, code = selected(folder, {run.key for task in work for run in task.runs()})
     if records and arguments.figure is not None:
         for path in write_figure(arguments.figure, records, folder):
-            print(f"Figure: {path}")
+            print(f"Figure: {shown(path)}")
     elif records:
         print_sections(order_sections(records))
-        print(f"Tables and charts: gnnsafe report {folder}")
+        print(f"Tables and charts: gnnsafe report {shown(folder)}")
     return code
 
 
@@ -127,7 +136,7 @@ def _carried_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str
     left = _left(work, folder)
     kept, names = len(work) - len(left), f"{noun}s{purpose}"
     count = f"1 {noun}{purpose}" if len(work) == 1 else f"{len(work)} {names}"
-    print(f"{count}, {kept} of them finished before; records are kept in {folder}", file=sys.stderr)
+    print(f"{count}, {kept} of them finished before; records are kept in {shown(folder)}", file=sys.stderr)
     try:
         with progress_bar() as progress:
             bar = progress.add_task(names.capitalize(), total=len(work), completed=kept)
@@ -135,7 +144,7 @@ def _carried_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str
                 progress.advance(bar, done)
     except KeyboardInterrupt:
         kept = len(work) - len(_left(work, folder))
-        _tell(f"interrupted; {kept} of {len(work)} {names} are kept in {folder}")
+        _tell(f"interrupted; {kept} of {len(work)} {names} are kept in {folder}; the same command goes on from there")
         return False
     return True
 
@@ -153,4 +162,4 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
 
 def _tell(line: str) -> None:
-    print(f"gnnsafe: {line}", file=sys.stderr)
+    print(f"gnnsafe: {shown(line)}", file=sys.stderr)

@@ -12,8 +12,8 @@ from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.bench.summary import summaries
-from gnnsafe.cli.options import positive, progress_bar, terminal
-from gnnsafe.files import replacing, writable
+from gnnsafe.cli.options import output, positive, progress_bar, terminal
+from gnnsafe.files import replacing
 from gnnsafe.report.demo import demo_document, demo_grid
 from gnnsafe.report.document import as_html
 from gnnsafe.report.grid import terminal_grid
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _demo(arguments: argparse.Namespace) -> None:
     altair()
-    out = writable("--out", arguments.out, file=DEMO_FILE)
+    out = output(arguments, DEMO_FILE)
     seeds = arguments.seeds or (1 if arguments.quick else 3)
     epochs = 50 if arguments.quick else 200
     cells = [Cell("cora", shift, seed, epochs=epochs) for shift in SHIFTS for seed in range(seeds)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_bar, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, progress_bar, terminal
 from gnnsafe.detector import load
 from gnnsafe.errors import require
-from gnnsafe.files import writable
 from gnnsafe.graph import node_number
 from gnnsafe.report.ego_graph import ENDINGS
 from gnnsafe.report.plotting import altair
@@ -36,7 +35,7 @@ def _explain(arguments: argparse.Namespace) -> None:
     out = arguments.out
     if out is not None:
         require(out.suffix.lower() in ENDINGS, "--out", f"end in {', '.join(ENDINGS)}", f"'{out}'")
-        writable("--out", out, file="")
+        output(arguments, "")
         altair()
     detector = load(arguments.detector)
     with progress_bar() as progress:

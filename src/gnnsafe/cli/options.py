@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from gnnsafe.datasets import read_graph
+from gnnsafe.display import shown, shown_lines
+from gnnsafe.files import writable
 from gnnsafe.graph import Data
 
-__all__ = ["add_graph_options", "given_graph", "names", "positive", "progress_bar", "share", "terminal", "whole"]
+__all__ = [
+    "add_graph_options",
+    "given_files",
+    "given_graph",
+    "names",
+    "output",
+    "positive",
+    "progress_bar",
+    "share",
+    "terminal",
+    "whole",
+]
+
+READ = ("graph", "graphs", "edges", "exposure", "detector", "plan", "nodes")  # options that name what is read
 
 GRAPH = "a folder with nodes and edges tables (.parquet, .csv), a table of nodes, an .npz or a .pt file"
 
@@ -32,9 +57,9 @@ def positive(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """A whole number, 0 or more."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number >= 0 (got {text!r})")
+    """A whole number, 0 or more, that torch takes as a seed."""
+    if not text.isdecimal() or not int(text) < 2**63:
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 0 and < 2**63 (got {text!r})")
     return int(text)
 
 
@@ -66,16 +91,45 @@ def given_graph(arguments: argparse.Namespace, graph: str | None = None, *, undi
     )
 
 
-def terminal() -> Console:
-    """Where results are printed: as they are, since a path is not markup."""
-    return Console(highlight=False, markup=False, emoji=False)
+def given_files(arguments: argparse.Namespace) -> list[Path]:
+    """The files that a command reads, which it must not write over."""
+    values = [getattr(arguments, name, None) for name in READ]
+    given = [Path(path) for value in values if value for path in (value if isinstance(value, list) else [value])]
+    inside = [file for folder in given if folder.is_dir() for file in folder.iterdir()]
+    return given + [file for file in inside if file.stem in ("nodes", "edges", "detector")]
+
+
+def output(arguments: argparse.Namespace, file: str) -> Path:
+    """Where `--out` says to write, or `file` in it where that is a folder; no file that is read."""
+    return writable("--out", Path(arguments.out), file=file, inputs=given_files(arguments))
+
+
+class Terminal(Console):
+    """Where results are printed: texts as they are, since a path is not markup, but for what would act on it."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich does, once texts are clean."""
+        super().print(*(shown_lines(item) if isinstance(item, str) else item for item in objects), **options)
+
+
+def terminal() -> Terminal:
+    """Standard output."""
+    return Terminal(highlight=False, markup=False, emoji=False)
+
+
+class Description(TextColumn):
+    """What is being done: a text, in which a path is not markup."""
+
+    def render(self, task: Task) -> Text:
+        """The text, clean."""
+        return Text(shown(task.description))
 
 
 def progress_bar() -> Progress:
     """A bar with the time left, on a terminal only."""
     screen = Console(stderr=True)
     return Progress(
-        TextColumn("{task.description}"),
+        Description(""),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -51,15 +51,17 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.format is not None and arguments.out is not None:
         raise InputError("'--out' must not stand beside '--format' (got both), which prints and writes no files")
     altair()
-    chosen = {r.key for r in store.read(folder)[0] if arguments.protocol in (None, r.protocol)}
+    found, broken = store.read(folder)
+    chosen = {record.key for record in found if arguments.protocol in (None, record.protocol)}
     records, code = selected(folder, chosen) if chosen else ([], 0)
     folders = {number: folder / f"figure-{number}" for number in FIGURES}
     drawn = folders if arguments.protocol in (None, "paper") else {}
     figures = {number: selected(path)[0] for number, path in drawn.items() if path.is_dir()}
-    figures = {number: found for number, found in figures.items() if found}
+    figures = {number: drawable for number, drawable in figures.items() if drawable}
     if not records and not figures:
         kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""
-        raise InputError(f"'{folder}' must hold records of 'gnnsafe bench'{kind} (got none)")
+        got = f"{broken} lines that are damaged or no records" if broken else "none"
+        raise InputError(f"'{folder}' must hold records of 'gnnsafe bench'{kind} (got {got})")
     document, console = study_document(records, figures), terminal()
     if arguments.format == "terminal":
         print_document(document, console)

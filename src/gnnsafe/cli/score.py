@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_bar, share, terminal, whole
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_files, given_graph, progress_bar, share, terminal, whole
 from gnnsafe.decisions import Decisions, decisions
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import require
@@ -107,8 +107,7 @@ def _decided(
 def _tables(arguments: argparse.Namespace) -> dict[str, Path]:
     """Where each graph's table goes; none is a file that is read."""
     graphs: list[str] = arguments.graphs
-    read = [arguments.nodes, arguments.edges and Path(arguments.edges), *(Path(graph) for graph in graphs)]
-    inputs = [file for path in read if path is not None for file in (path, *(path.iterdir() if path.is_dir() else ()))]
+    inputs = given_files(arguments)
     if len(graphs) == 1:
         tables = [writable("--out", arguments.out, file=FILE, inputs=inputs)]
         check_ending("--out", tables[0])

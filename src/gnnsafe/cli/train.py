@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from gnnsafe.bench.recipes import BACKBONES
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, positive, progress_bar, terminal, whole
+from gnnsafe.cli.options import (
+    GRAPH,
+    add_graph_options,
+    given_files,
+    given_graph,
+    positive,
+    progress_bar,
+    terminal,
+    whole,
+)
 from gnnsafe.datasets import read_graph
 from gnnsafe.errors import require
 from gnnsafe.files import writable
@@ -73,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> None:
-    writable("--out", arguments.out / FILE, file=FILE)
+    writable("--out", arguments.out / FILE, file=FILE, inputs=given_files(arguments))
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {arguments.graph}", total=None)
         data = given_graph(arguments)

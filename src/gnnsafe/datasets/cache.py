@@ -25,7 +25,11 @@ FORMAT = 2  # to be raised when what is written changes
 def cache_folder() -> Path:
     """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or `~/.cache/gnnsafe`."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "gnnsafe"
+    if not os.path.isabs(base):
+        base = os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):  # a user without a home: what is never there, and cannot be written to
+        base = os.devnull
+    return Path(base) / "gnnsafe"
 
 
 def cached_graph(name: str, sources: Iterable[Path], build: Callable[[], Data]) -> Data:

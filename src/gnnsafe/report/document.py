@@ -5,12 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from rich.console import Console
 
-from gnnsafe.report.grid import Grid, html_grid, latex_grid, latex_text, markdown_grid, terminal_grid
+from gnnsafe.display import shown
+from gnnsafe.report.grid import (
+    Grid,
+    html_grid,
+    html_text,
+    latex_grid,
+    latex_text,
+    markdown_grid,
+    markdown_text,
+    terminal_grid,
+)
 from gnnsafe.report.plotting import vega_library
 
 __all__ = ["Document", "Section", "as_html", "as_latex", "as_markdown", "print_document", "print_section"]
@@ -65,18 +74,23 @@ def print_section(section: Section, console: Console) -> None:
 
 def as_markdown(document: Document, figures: str) -> str:
     """Markdown, with charts as pictures from the folder `figures`."""
-    parts = [f"# {document.title}", *document.lead]
+    parts = [f"# {markdown_text(document.title)}", *map(markdown_text, document.lead)]
     for section in document.sections:
-        parts += [f"## {section.title}", *section.text, *(markdown_grid(grid).strip() for grid in section.grids)]
+        title = markdown_text(section.title)
+        parts += [
+            f"## {title}",
+            *map(markdown_text, section.text),
+            *(markdown_grid(grid).strip() for grid in section.grids),
+        ]
         if section.chart is not None:
-            parts.append(f"![{section.title}]({figures}/{section.name}.svg)")
-        parts += [note.replace("*", r"\*") for note in section.notes]
+            parts.append(f"![{title}]({figures}/{section.name}.svg)")
+        parts += map(markdown_text, section.notes)
     return "\n\n".join(parts) + "\n"
 
 
 def as_latex(document: Document, figures: str) -> str:
     r"""Tables and figures for \input; they need the packages booktabs, graphicx and amssymb."""
-    parts = [f"% {document.title}; needs the packages booktabs, graphicx, amssymb"]
+    parts = [f"% {shown(document.title)}; needs the packages booktabs, graphicx, amssymb"]
     for section in document.sections:
         caption = " ".join([f"{section.title}.", *section.text, *section.notes])
         body = [rf"\resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{%{chr(10)}{latex_grid(grid)}}}"
@@ -130,26 +144,28 @@ def as_html(document: Document) -> str:
     """One page that needs no network: tables that sort by a click, charts that answer the pointer."""
     charts = any(section.chart is not None for section in document.sections)
     library = f"<script>{vega_library()}</script>" if charts else ""
-    links = "".join(f'<a href="#s{number}">{escape(s.title)}</a>' for number, s in enumerate(document.sections))
+    links = "".join(f'<a href="#s{number}">{html_text(s.title)}</a>' for number, s in enumerate(document.sections))
     contents = f"<nav>{links}</nav>" if len(document.sections) > 3 else ""
-    lead = "".join(f'<p class="lead">{escape(text)}</p>' for text in document.lead)
+    lead = "".join(f'<p class="lead">{html_text(text)}</p>' for text in document.lead)
     sections = "\n".join(_html_section(number, section) for number, section in enumerate(document.sections))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(document.title)}</title><style>{STYLE}</style>{library}</head><body>
-<h1>{escape(document.title)}</h1>{lead}{contents}
+<title>{html_text(document.title)}</title><style>{STYLE}</style>{library}</head><body>
+<h1>{html_text(document.title)}</h1>{lead}{contents}
 {sections}
 <script>{SORTING}</script></body></html>
 """
 
 
 def _html_section(number: int, section: Section) -> str:
-    parts = [f'<h2 id="s{number}">{escape(section.title)}</h2>'] * bool(section.title)
-    parts += [f"<p>{escape(text)}</p>" for text in section.text]
+    parts = [f'<h2 id="s{number}">{html_text(section.title)}</h2>'] * bool(section.title)
+    parts += [f"<p>{html_text(text)}</p>" for text in section.text]
     parts += [f"<div class=wide>{html_grid(grid)}</div>" for grid in section.grids]
     if section.chart is not None:
-        spec = json.dumps(section.chart, separators=(",", ":")).replace("</", "<\\/")
+        spec = json.dumps(section.chart, separators=(",", ":")).replace(
+            "<", "\\u003c"
+        )  # no end of the script, and no comment
         parts.append(f'<figure id="chart{number}"></figure>')
         parts.append(f'<script>vegaEmbed("#chart{number}", {spec}, {{"actions": false}})</script>')
-    parts += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
+    parts += [f'<p class="note">{html_text(note)}</p>' for note in section.notes]
     return "\n".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -10,7 +11,19 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Entry", "Grid", "html_grid", "latex_grid", "latex_text", "markdown_grid", "terminal_grid"]
+from gnnsafe.display import shown, shown_lines
+
+__all__ = [
+    "Entry",
+    "Grid",
+    "html_grid",
+    "html_text",
+    "latex_grid",
+    "latex_text",
+    "markdown_grid",
+    "markdown_text",
+    "terminal_grid",
+]
 
 Mark = Literal["", "best", "second", "quiet"]
 
@@ -43,13 +56,13 @@ def terminal_grid(grid: Grid) -> Table:
     """Best is bold, second best underlined."""
     styles = {"": "", "best": "bold", "second": "underline", "quiet": "dim"}
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", title_justify="left", title_style="bold")
-    table.title = grid.title or None
+    table.title = Text(shown(grid.title)) if grid.title else None
     for number, head in enumerate(grid.head):
-        table.add_column(head, justify="left" if number < grid.left else "right", no_wrap=True)
+        table.add_column(Text(shown_lines(head)), justify="left" if number < grid.left else "right", no_wrap=True)
     for number, row in enumerate(grid.rows):
         if number in grid.breaks:
             table.add_row()
-        entries = [Text(entry.text, styles[entry.mark]).append(entry.notes.translate(RAISED)) for entry in row]
+        entries = [Text(shown(entry.text), styles[entry.mark]).append(entry.notes.translate(RAISED)) for entry in row]
         table.add_row(*entries)
     return table
 
@@ -57,16 +70,17 @@ def terminal_grid(grid: Grid) -> Table:
 def markdown_grid(grid: Grid) -> str:
     """Best is bold, second best italic."""
     marks = {"": "{}", "best": "**{}**", "second": "*{}*", "quiet": "{}"}
-    lines = [f"**{grid.title}**\n"] * bool(grid.title)
-    lines.append(_joined(grid.head, lambda head: head.replace("\n", " ") or " "))
+    lines = [f"**{markdown_text(grid.title)}**\n"] * bool(grid.title)
+    lines.append(_joined(grid.head, lambda head: markdown_text(head.replace("\n", " ")) or " "))
     lines.append(_joined(range(len(grid.head)), lambda number: ":---" if number < grid.left else "---:"))
     for row in grid.rows:
-        lines.append(_joined(row, lambda e: _marked(marks, e, "<sup>{}</sup>", _markdown_text)))
+        lines.append(_joined(row, lambda e: _marked(marks, e, "<sup>{}</sup>", markdown_text)))
     return "\n".join(lines) + "\n"
 
 
-def _markdown_text(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+def markdown_text(text: str) -> str:
+    """A plain text for Markdown: nothing in it is a tag, a link, code or emphasis, or ends a cell."""
+    return re.sub(r"[|*\[`]", r"\\\g<0>", shown(text)).replace("<", "&lt;")
 
 
 def _joined(items: Sequence[object] | range, text: Callable[..., str]) -> str:
@@ -103,22 +117,27 @@ LATEX = {
 
 def latex_text(text: str) -> str:
     """A plain text for LaTeX."""
-    return "".join(LATEX.get(letter, letter) for letter in text)
+    return "".join(LATEX.get(letter, letter) for letter in shown(text))
+
+
+def html_text(text: str) -> str:
+    """A plain text for HTML; lines of a column's head stay lines."""
+    return escape(shown_lines(text))
 
 
 def html_grid(grid: Grid) -> str:
     """Best is bold, second best underlined; a click on a column's head sorts by it."""
-    head = "".join(f"<th{_left(grid, k)}>{escape(text)}</th>" for k, text in enumerate(grid.head))
+    head = "".join(f"<th{_left(grid, k)}>{html_text(text)}</th>" for k, text in enumerate(grid.head))
     rows = []
     for number, row in enumerate(grid.rows):
         cells = "".join(
-            f"<td{_left(grid, k, entry.mark)}>{escape(entry.text)}"
-            + (f"<sup>{escape(entry.notes)}</sup>" if entry.notes else "")
+            f"<td{_left(grid, k, entry.mark)}>{html_text(entry.text)}"
+            + (f"<sup>{html_text(entry.notes)}</sup>" if entry.notes else "")
             + "</td>"
             for k, entry in enumerate(row)
         )
         rows.append(f"<tr{' class=first' if number in grid.breaks else ''}>{cells}</tr>")
-    title = f"<caption>{escape(grid.title)}</caption>" if grid.title else ""
+    title = f"<caption>{html_text(grid.title)}</caption>" if grid.title else ""
     return f"<table class=grid>{title}<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
 
 

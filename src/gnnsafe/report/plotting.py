@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gnnsafe.display import shown
 from gnnsafe.errors import MissingExtraError
 from gnnsafe.files import replacing
 
@@ -27,7 +28,14 @@ def specification(chart: Any) -> dict[str, Any]:
     """What draws it, as all our charts look."""
     chart = chart.configure_view(stroke=None).configure_axis(gridOpacity=0.35, titleFontWeight="normal")
     chart = chart.configure_legend(orient="top", labelFontSize=12, columns=6, symbolStrokeWidth=3)
-    return dict(chart.to_dict(validate=False))  # the checks of a schema as large as Vega's take seconds
+    return dict(_clean(chart.to_dict(validate=False)))  # the checks of a schema as large as Vega's take seconds
+
+
+def _clean(spec: Any) -> Any:
+    """With texts as they may be drawn: a control character ends the whole process, by a panic of the library."""
+    if isinstance(spec, dict):
+        return {key: _clean(value) for key, value in spec.items()}
+    return [_clean(item) for item in spec] if isinstance(spec, list) else shown(spec) if isinstance(spec, str) else spec
 
 
 def vega_library() -> str:

@@ -12,6 +12,7 @@ from gnnsafe.bench import paper
 from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
+from gnnsafe.display import shown
 from gnnsafe.files import replacing
 from gnnsafe.report import charts
 from gnnsafe.report.choices import choices_section
@@ -158,16 +159,26 @@ def as_csv(records: Sequence[Record]) -> str:
         for block in sheet.blocks:
             for method, cells in block.rows.items():
                 for column, cell in zip(block.columns, cells, strict=True):
-                    what = (*PAPER, column.dataset, column.shift, method, sheet.exposure[method], column.metric)
+                    what = (
+                        *PAPER,
+                        *map(_words, (column.dataset, column.shift, method)),
+                        sheet.exposure[method],
+                        column.metric,
+                    )
                     figures = (_plain(cell.mean), _plain(cell.spread), len(cell.values), _plain(cell.paper))
-                    rows.writerow([sheet.number, *what, *figures, cell.beyond, cell.place or "", cell.note])
+                    rows.writerow([sheet.number, *what, *figures, cell.beyond, cell.place or "", _words(cell.note)])
     exposure = {record.method: record.exposure for record in records}
     for table in _tables(records):
         for found in summaries(_of(table, records)):
-            setting = (*table, found.dataset, found.shift, found.method, exposure[found.method])
+            setting = (*table, *map(_words, (found.dataset, found.shift, found.method)), exposure[found.method])
             for metric, (mean, spread) in found.metrics.items():
                 rows.writerow(["", *setting, metric, _plain(mean), _plain(spread), found.seeds, "", "", "", ""])
     return text.getvalue()
+
+
+def _words(text: str) -> str:
+    """A text of a table that people open in a spreadsheet, which takes what begins with = + - @ for a formula."""
+    return ("'" if text[:1] in {*"=+-@"} else "") + shown(text)
 
 
 def _plain(value: float | None) -> str:
