@@ -126,7 +126,7 @@ class TestSplits:
         torch.save(data.to_dict(), tmp_path / "graph.pt")
         assert cli.main(["train", str(tmp_path / "graph.pt"), "--out", str(tmp_path / "d"), "--epochs", "2"]) == 0
         out = capsys.readouterr().out
-        assert "split: 30 train, 40 val\n" in out
+        assert "split: 30 train, 40 val, 0 test\n" in out
         assert "no held-out test nodes: whether stated false-alarm rates hold was not checked\n" in out
         assert gnnsafe.load(tmp_path / "d").calibrated()
 
