@@ -10,13 +10,16 @@ from tests.conftest import block_graph
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE
 
-from gnnsafe import CrossEntropy, Detector, train
-from gnnsafe.diagnosis import Candidate, trials
+from gnnsafe import CrossEntropy, Detector, metrics, train
+from gnnsafe.diagnosis import CANDIDATES, Candidate, trials
+from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
 from gnnsafe.diagnosis.trials import SHIFTS
-from gnnsafe.diagnosis.verdict import least_of_the_best, reason
+from gnnsafe.diagnosis.verdict import overall, verdict
 from gnnsafe.errors import GnnsafeWarning, HeterophilyWarning
-from gnnsafe.methods import KNN, MSP, DiffusedKNN, GNNSafe, Propagated
+from gnnsafe.graph import changed
+from gnnsafe.methods import KNN, METHODS, MSP, ODIN, DiffusedKNN, EdgeDisagreement, Energy, GNNSafe, Propagated, ReAct
 from gnnsafe.models import GCN
+from gnnsafe.outputs import Outputs
 
 
 @pytest.fixture(scope="module")
@@ -36,35 +39,61 @@ def found(detector, graph):
     return detector.diagnose(graph, draws=2)
 
 
+OTHERS = ["msp", "agreement", "edge-disagreement", "knn", "knn K=2", "knn K=8", "mahalanobis", "diffused-knn",
+          "mean-cosine"]  # fmt: skip
+KINDS = ["new classes", "scattered nodes", "regions", "whole graph"]
+
+
 class TestOnAGraph:
     def test_every_trouble_and_candidate_has_its_figures(self, found):
-        assert [candidate.name for candidate in found.own][:3] == ["energy", "energy K=1 α=0.9", "energy K=1"]
-        assert len(found.own) == 16
-        assert [candidate.name for candidate in found.others] == [
-            "msp", "agreement", "edge-disagreement", "knn", "mahalanobis", "diffused-knn", "mean-cosine",
-        ]  # fmt: skip
-        for candidate in (*found.own, *found.others):
-            assert list(candidate.auroc) == list(SHIFTS)
-            assert all(len(draws) == 2 and 0 <= min(draws) <= max(draws) <= 1 for draws in candidate.auroc.values())
+        names = [candidate.name for candidate in found.candidates]
+        assert names[:3] == ["energy", "energy K=1 α=0.9", "energy K=1"]
+        assert names[16:] == OTHERS
+        assert found.trials["new classes"] == ("class 0", "class 1", "class 2")
+        assert found.trials["regions"] == ("feature 0", "feature 1", "structure 0", "structure 1")
+        for candidate in found.candidates:
+            assert list(candidate.auroc) == KINDS
+            for kind, figures in candidate.auroc.items():
+                assert len(figures) == len(found.trials[kind])
+                assert 0 <= min(figures) <= max(figures) <= 1
         assert found.left_out == {}
-        assert found.recommended in found.own
+        assert found.default.name == "energy K=2"
+        assert found.default.method == GNNSafe()
+
+    def test_the_verdicts_follow_the_rule_and_what_they_name_can_be_used(self, found, detector, graph):
+        assert list(found.verdicts) == KINDS
+        for kind in KINDS:
+            assert found.verdicts[kind] == verdict(found.candidates, found.default, kind)
+        assert (found.overall, found.closest) == overall(found.candidates, found.default, KINDS)
+        for candidate in found.candidates:
+            scores = Detector(detector.classifier.model, candidate.method).fit(graph).score(graph)
+            assert torch.isfinite(scores).all()
 
     def test_figures_are_those_of_the_detector_itself(self, detector, graph, found):
-        """The same shift, planted and scored by hand, with the settings of the third own candidate."""
-        from gnnsafe import metrics
-
+        """The same shift, planted and scored by hand, with the settings of one own candidate."""
         propagated = Detector(detector.classifier.model, GNNSafe(steps=4, alpha=0.1)).fit(graph)
         whole, planted = [], []
         for seed in (0, 1):
-            shifted = SHIFTS["structure, whole graph"](graph, seed)
+            shifted = SHIFTS["whole graph"]["structure"](graph, seed)
             inside = propagated.score(graph)[graph.test_mask]
             whole.append(metrics.detection(inside, propagated.score(shifted)[shifted.mask]).auroc)
-            mixed = SHIFTS["feature, clustered"](graph, seed, share=0.1)
+            mixed = SHIFTS["regions"]["feature"](graph, seed, share=0.1)
             scores = propagated.score(mixed)
             planted.append(metrics.detection(scores[mixed.test_mask], scores[mixed.mask]).auroc)
-        mine = next(c for c in found.own if (c.steps, c.alpha) == (4, 0.1))
-        assert mine.auroc["structure, whole graph"] == pytest.approx(whole, abs=1e-3)
-        assert mine.auroc["feature, clustered"] == pytest.approx(planted, abs=1e-3)
+        mine = next(c for c in found.candidates if c.method == GNNSafe(steps=4, alpha=0.1))
+        assert mine.name == "energy K=4 α=0.1"
+        assert mine.auroc["whole graph"][2:] == pytest.approx(whole, abs=1e-3)
+        assert mine.auroc["regions"][:2] == pytest.approx(planted, abs=1e-3)
+
+    def test_a_new_class_by_hand(self, detector, graph, found):
+        """Class 1 without its logit and its training nodes: energy of two logits, a bank of two classes."""
+        outputs, test, new = detector.outputs(graph), graph.test_mask, graph.y == 1
+        energy = -torch.logsumexp(outputs.logits[:, [0, 2]], dim=1)
+        knn = KNN().fit(outputs, graph.y, graph.train_mask & ~new).score(outputs)
+        for name, scores in (("energy", energy), ("knn", knn)):
+            figure = metrics.detection(scores[test & ~new], scores[test & new]).auroc
+            mine = next(c for c in found.candidates if c.name == name)
+            assert mine.auroc["new classes"][1] == pytest.approx(figure, abs=1e-6)
 
     def test_it_is_deterministic_and_leaves_the_graph_alone(self, detector, graph, found):
         before = graph.clone()
@@ -75,10 +104,12 @@ class TestOnAGraph:
 
     def test_printed(self, found):
         text = str(found)
+        words = " ".join(text.split())
         assert "Neighbours have the same predicted class on" in text
-        assert "Recommended: steps=" in " ".join(text.split())
-        assert "scattered clustered" in text
-        assert text.count("*") == 1
+        for kind in KINDS:
+            assert f" {kind}: " in words
+        assert "If you do not know which: " in words
+        assert text.count("*") == 1 + len(KINDS)  # the table's head, and one for each kind of trouble
         assert max(map(len, text.splitlines())) <= 100
         assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
 
@@ -88,37 +119,46 @@ class TestOnAGraph:
         del data.test_mask
         data.x = data.x.to_sparse_csr()
         again = detector.diagnose(data, draws=2, candidates=["knn", KNN(k=3)])
-        assert [candidate.name for candidate in again.others] == ["knn", "KNN(k=3)"]
-        knn = next(candidate for candidate in found.others if candidate.name == "knn")
-        assert again.others[0].mean() == pytest.approx(knn.mean(), abs=1e-3)
+        assert [candidate.name for candidate in again.candidates][16:] == ["knn", "KNN(k=3)"]
+        knn, before = (next(c for c in result.candidates if c.name == "knn") for result in (again, found))
+        for kind in KINDS:
+            assert knn.auroc[kind] == pytest.approx(before.auroc[kind], abs=1e-3)
 
-    @pytest.mark.parametrize(("method", "base"), [
-        (MSP(), "msp"), (Propagated(MSP()), "msp"), (DiffusedKNN(), "diffused-knn, unpropagated"),
+    @pytest.mark.parametrize(("method", "base", "default"), [
+        (MSP(), "msp", "msp"),
+        (Propagated(MSP(), steps=3), "msp", "msp K=3"),
+        (GNNSafe(steps=3, alpha=0.7), "energy", "energy K=3 α=0.7"),
+        (DiffusedKNN(), "diffused-knn K=0", "diffused-knn K=16"),
+        (METHODS["gebm"](), "gebm", "gebm"),
     ])  # fmt: skip
-    def test_other_methods_are_diagnosed_before_propagation(self, detector, graph, method, base):
+    def test_other_methods_are_diagnosed_with_and_without_propagation(self, detector, graph, method, base, default):
         mine = Detector(detector.classifier.model, method).fit(graph)
         result = mine.diagnose(graph, draws=1, candidates=["msp"])
-        assert result.own[0].name == base
-        assert [candidate.name for candidate in result.others] == [] if base == "msp" else ["msp"]
+        assert (result.candidates[0].name, result.default.name) == (base, default)
+        assert ("msp" in {candidate.name for candidate in result.candidates[1:]}) == (base != "msp")
+        assert torch.equal(
+            Detector(detector.classifier.model, result.default.method).fit(graph).score(graph), mine.score(graph)
+        )
 
     def test_without_a_model(self, graph):
         result = Detector(None, "degree").fit(graph).diagnose(graph, draws=1, candidates=["mean-cosine", "energy"])
         assert math.isnan(result.prediction_homophily[0])
         assert result.to_dict()["prediction_homophily"] == [None, None]
-        assert list(result.left_out) == ["energy"]
+        assert list(result.left_out) == ["energy", "new classes"]
         assert "Left out: energy" in str(result)
 
     def test_what_cannot_be_tried_is_said(self, graph):
         data = graph.clone()
-        data.edge_weight = torch.ones(data.edge_index.shape[1])
+        data.edge_attr = torch.ones(data.edge_index.shape[1])
         torch.manual_seed(0)
         model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GnnsafeWarning)
-            result = Detector(model).fit(data).diagnose(data, draws=1)
-        assert {"knn", "mahalanobis", "diffused-knn", "structure"} == set(result.left_out)
+            detector = Detector(model, forward=lambda model, data: model(data.x, data.edge_index)).fit(data)
+            result = detector.diagnose(data, draws=1)
+        assert {"knn", "knn K=2", "knn K=8", "mahalanobis", "diffused-knn", "structure"} == set(result.left_out)
         assert "belongs to the edges" in result.left_out["structure"]
-        assert all(trouble.startswith("feature") for trouble in result.own[0].auroc)
+        assert all(name.startswith("feature") for name in result.trials["regions"])
 
     def test_multilabel(self, graph):
         data = graph.clone()
@@ -128,15 +168,90 @@ class TestOnAGraph:
         result = Detector(model, task="multilabel").fit(data).diagnose(data, draws=1, candidates=["msp"])
         assert result.prediction_homophily[1] > 0.4
         assert result.label_homophily is not None
+        assert "multiclass" in result.left_out["new classes"]
 
-    def test_refused(self, detector, graph):
-        with pytest.raises(ValueError, match="'draws' must be a whole number >= 1"):
-            detector.diagnose(graph, draws=0)
-        with pytest.raises(ValueError, match="'candidates' must be one of"):
-            detector.diagnose(graph, candidates=["nonsense"])
+    def test_two_classes_leave_no_class_to_take_out(self, graph):
+        data = changed(graph, y=(graph.y > 0).long())
+        model = GCN(8, 8, 2)
+        train(model, data, objective=CrossEntropy(), epochs=40)
+        result = Detector(model).fit(data).diagnose(data, draws=1, candidates=[])
+        assert "at least 3 classes" in result.left_out["new classes"]
+        assert list(result.verdicts) == KINDS[1:]
+
+    def test_half_precision(self, graph):
+        data = changed(graph, x=graph.x.bfloat16())
+        torch.manual_seed(0)
+        model = GraphSAGE(8, 16, num_layers=2, out_channels=3).bfloat16()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HeterophilyWarning)
+            result = Detector(model, embedding="convs.0").fit(data).diagnose(data, draws=1, candidates=CANDIDATES[:-1])
+        assert list(result.verdicts) == KINDS
+
+    @pytest.mark.parametrize(("wrong", "message"), [
+        ({"draws": 0}, "'draws' must be a whole number >= 1"),
+        ({"draws": "3"}, "'draws' must be a whole number >= 1"),
+        ({"seed": -1}, "'seed' must be a whole number >= 0"),
+        ({"seed": True}, "'seed' must be a whole number >= 0"),
+        ({"candidates": ["nonsense"]}, "'candidates' must be one of"),
+        ({"candidates": "knn"}, "'candidates' must be a list of methods or their names"),
+        ({"candidates": [3]}, "'candidates' must be methods or their names"),
+        ({"candidates": None}, "'candidates' must be a list of methods or their names"),
+    ])  # fmt: skip
+    def test_refused(self, detector, graph, wrong, message):
+        with pytest.raises(ValueError, match=message):
+            detector.diagnose(graph, **wrong)
+
+    def test_refused_data(self, detector):
+        with pytest.raises(ValueError, match="'data' must have x and edge_index"):
+            detector.diagnose(None)
         other = Detector(torch.nn.Identity(), forward=lambda model, data: data, node_type="paper")
         with pytest.raises(ValueError, match="'data' must be one graph with one type of nodes"):
             other.diagnose(HeteroData())
+
+
+class TestClassLeftOut:
+    def test_a_model_that_is_asked_again_lacks_the_class_too(self, detector, graph):
+        """Without edges, with gradients, with an edited embedding, and behind a copy of it all."""
+        outputs = detector.outputs(graph)
+        without = class_left_out(outputs, 1)
+        kept = [0, 2]
+        assert torch.equal(without.logits, outputs.logits[:, kept])
+        assert torch.equal(without.without_edges.logits, outputs.without_edges.logits[:, kept])
+        assert without.again(gradients=True).logits.shape == (120, 2)
+        edited = outputs.again(edit=lambda h: h.clamp(max=0.1)).logits[:, kept]
+        assert torch.equal(without.again(edit=lambda h: h.clamp(max=0.1)).logits, edited)
+        assert torch.equal(without.embeddings, outputs.embeddings)
+        assert without.graph.y.unique().tolist() == [-1, 0, 1]
+        assert not (without.graph.train_mask & (graph.y == 1)).any()
+        assert not (without.graph.val_mask & (graph.y == 1)).any()
+        assert graph.y.max() == 2
+
+    @pytest.mark.parametrize("method", [EdgeDisagreement(), ODIN(), ReAct(), Energy()])
+    def test_scores_are_those_of_a_model_without_that_output(self, detector, graph, method):
+        class Two(torch.nn.Module):
+            def __init__(self, model):
+                super().__init__()
+                self.model = model
+
+            def forward(self, x, edge_index):
+                return self.model(x, edge_index)[:, [0, 2]]
+
+        without = class_left_out(detector.outputs(graph), 1)
+        own = Outputs.of(Two(detector.classifier.model), without.graph)
+        scores = []
+        for outputs in (without, own):
+            method.fit(outputs, outputs.graph.y, outputs.graph.train_mask)
+            scores.append(method.score(outputs))
+        assert torch.allclose(*scores, atol=1e-6)
+
+    def test_which_classes(self, detector, graph):
+        outputs = detector.outputs(graph)
+        assert possible_classes(outputs, graph.test_mask, 0) == ([0, 1, 2], "")
+        few = graph.test_mask & ((graph.y == 0) | (torch.arange(120) < 9))
+        assert possible_classes(outputs, few, 0)[0] == []
+        assert "at least 2 classes with 10 labelled test nodes" in possible_classes(outputs, few, 0)[1]
+        unlabelled = detector.outputs(changed(graph, y=graph.y.where(graph.train_mask, -1)))
+        assert possible_classes(unlabelled, graph.test_mask, 0)[0] == []
 
 
 def test_heterophilic_graphs_get_a_warning(graph):
@@ -154,32 +269,53 @@ def test_heterophilic_graphs_get_a_warning(graph):
     assert "This graph is heterophilic" in str(result)
 
 
-def candidate(name: str, *means: float, steps: int = 0, alpha: float = 0.5, spread: float = 0.0) -> Candidate:
-    """A candidate with these AUROCs where OOD nodes are scattered, clustered, or the whole graph; two draws."""
-    places = ("feature, scattered", "feature, clustered", "feature, whole graph")
-    draws = {place: [mean - spread, mean + spread] for place, mean in zip(places, means, strict=True)}
-    return Candidate(name, draws, steps, alpha)
+def candidate(name: str, **auroc: list[float]) -> Candidate:
+    return Candidate(name, MSP(), auroc)
 
 
-class TestRecommendation:
-    def test_the_least_propagation_that_comes_close_to_the_best(self):
-        own = [candidate("a", 0.7, 0.7, 0.7), candidate("b", 0.8, 0.8, 0.8, steps=1)]
-        sure = candidate("c", 0.803, 0.803, 0.803, steps=2)
-        noisy = candidate("c", 0.803, 0.803, 0.803, steps=2, spread=0.2)
-        assert noisy.error() == pytest.approx(0.2)  # ±0.2 in both draws: their deviation is 0.2 √2, over √2
-        assert least_of_the_best([*own, sure]) is own[1]
-        assert least_of_the_best([*own, noisy]) is own[0]
+class TestVerdict:
+    usual = candidate("usual", a=[0.70, 0.80, 0.90], b=[0.6, 0.6, 0.6])
 
-    def test_the_reason(self):
-        own = [candidate("e", 0.8, 0.7, 0.6), candidate("e K=2", 0.6, 0.701, 0.95, steps=2)]
-        assert reason(own, [candidate("knn", 0.9, 0.9, 0.9)], own[1]) == (
-            "Recommended: steps=2, alpha=0.5: AUROC 75.0 on average over the planted shifts, 70.0 without propagation. "
-            "Where OOD nodes are scattered it hurts (80.0 → 60.0 with steps=2). "
-            "Where they stand in clusters it changes little (70.0 → 70.1 with steps=2, alpha=0.5). "
-            "Where a whole graph shifts it helps (60.0 → 95.0 with steps=2, alpha=0.5). "
-            "Of the other methods knn finds more (90.0)."
-        )
-        assert reason(own, [], own[0]).startswith("Recommended: steps=0, no propagation: AUROC 70.0 on average")
+    def test_a_clear_winner_is_named_with_its_lead(self):
+        better = candidate("better", a=[0.75, 0.85, 0.93])
+        found = verdict([self.usual, better], self.usual, "a")
+        assert found.clear
+        assert found.recommended is better
+        assert found.lead == (pytest.approx(0.13 / 3), pytest.approx(0.02 / 3 / math.sqrt(3), rel=1e-6, abs=1e-2))
+        assert str(found).startswith("a: use better (+4.3 ± 0.7 in 3 trials; usual as it is: AUROC 80.0 ± 5.8)")
+
+    def test_a_lead_within_noise_keeps_the_default(self):
+        """+10, +10 and −2 points: in log-odds 0.54, 0.81, −0.22; mean 0.38, error 0.31, t(2) at 95 % 2.92."""
+        noisy = candidate("noisy", a=[0.80, 0.90, 0.88])
+        found = verdict([self.usual, noisy], self.usual, "a")
+        assert not found.clear
+        assert (found.recommended, found.best) == (self.usual, noisy)
+        assert "no clear winner, keep usual as it is" in str(found)
+        assert found.to_dict()["lead"] == pytest.approx(0.06)
+
+    def test_nothing_better(self):
+        worse = candidate("worse", a=[0.60, 0.70, 0.80])
+        found = verdict([self.usual, worse], self.usual, "a")
+        assert (found.clear, found.best) == (False, self.usual)
+        assert str(found) == "a: keep usual as it is: AUROC 80.0 ± 5.8; no candidate finds more"
+
+    def test_odds_count_near_the_ceiling(self):
+        """97 → 99 halves the mistakes thrice over; 60 → 62 does not: the larger lead in odds wins."""
+        usual = candidate("usual", a=[0.97, 0.97])
+        odds = candidate("odds", a=[0.99, 0.99])
+        assert verdict([usual, odds], usual, "a").recommended is odds
+        both = candidate("usual", a=[0.97, 0.60]), candidate("low", a=[0.972, 0.63]), candidate("high", a=[0.99, 0.601])
+        assert verdict(both, both[0], "a").best is both[2]
+
+    def test_one_trial_proves_nothing(self):
+        usual, better = candidate("usual", a=[0.5]), candidate("better", a=[0.9])
+        assert verdict([usual, better], usual, "a").recommended is usual
+
+    def test_without_knowing_the_trouble_only_who_leads_everywhere_is_named(self):
+        split = candidate("split", a=[0.99, 0.99, 0.99], b=[0.59, 0.6, 0.6])
+        everywhere = candidate("everywhere", a=[0.72, 0.82, 0.91], b=[0.61, 0.61, 0.61])
+        assert overall([self.usual, split], self.usual, ["a", "b"]) == (self.usual, "a")
+        assert overall([self.usual, split, everywhere], self.usual, ["a", "b"]) == (everywhere, "b")
 
 
 def test_progress_is_shown_on_a_terminal_after_a_while(monkeypatch, capsys):

@@ -262,11 +262,25 @@ class Detector:
     def diagnose(
         self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
     ) -> Diagnosis:
-        """Whether propagation helps on the ID graph `data`, and which of the `candidates` suits which trouble.
+        """Which detector suits which trouble on the ID graph `data`: the method as it is, or one of the `candidates`.
 
-        No OOD data is needed: shifts are planted into nodes that taught nothing, those of `data.test_mask` or all that
-        are neither training nor validation nodes, `draws` times each. Gives a table, the recommended `steps` and
-        `alpha` and the reason; heterophilic graphs get a warning.
+        No OOD data is needed. Trouble is planted among held-out nodes, those of `data.test_mask` or all that are
+        neither training nor validation nodes: classes taken out of what detectors see (their labels must be known),
+        nodes, regions and a whole graph with other features or edges. Candidates are the method's own score with other
+        steps and alpha, and other methods. Heterophilic graphs get a warning.
+
+        Args:
+            data: The graph that the detector was fitted on, with `y` and `train_mask`.
+            candidates: Other methods or their names.
+            draws: How often each shift is planted.
+            seed: Of the shifts and of the classes drawn where there are more than ten.
+
+        Returns:
+            A table and a verdict for each kind of trouble, with how sure it is: print it. The detector as it is stays
+            recommended unless another candidate is clearly better.
+
+        Raises:
+            InputError: Where an argument is of the wrong kind, or too few nodes are held out to plant any.
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         return diagnosis(self.method, self.outputs, data, candidates=candidates, draws=draws, seed=seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -94,9 +96,19 @@ def test_bad_inputs(x, options, message):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
-@pytest.mark.parametrize("shift", [shifts.feature, shifts.feature_noise, shifts.planted])
-def test_sparse_features_are_asked_to_be_dense(shift):
+def test_noise_wants_dense_features():
     data = Data(x=torch.eye(10).to_sparse_csr(), edge_index=EDGES)
     with pytest.raises(ValueError, match=r"'x' must be dense \(got torch.sparse_csr\); use data.x = data.x.to_dense()"):
-        shift(data, 0)
+        shifts.feature_noise(data, 0)
     assert shifts.rewire(data, 0).x is data.x  # not needed where features stay
+
+
+@pytest.mark.parametrize("shift", [shifts.feature, shifts.planted, partial(shifts.planted, clustered=True)])
+def test_blends_of_sparse_features_are_sparse_and_the_same(shift):
+    data = bag(num_nodes=3000, num_words=40)  # more rows than are blended at a time
+    sparse = Data(x=data.x.to_sparse_csr(), edge_index=EDGES)
+    shifted, dense = shift(sparse, 3), shift(data, 3)
+    assert shifted.x.layout == torch.sparse_csr
+    assert torch.allclose(shifted.x.to_dense(), dense.x, atol=1e-7)
+    assert torch.equal(shifted.mask, dense.mask)
+    assert (dense.x.sum(dim=1) != data.x.sum(dim=1)).sum() <= dense.mask.sum()

@@ -1,7 +1,7 @@
-"""Does propagation help on this graph, and which detector suits which trouble? Judged without any OOD data.
+"""Which detector suits which trouble on this graph? Judged without any OOD data.
 
-Shifts are planted into the user's own ID graph, of features and of edges; scattered, in clusters, or over all of it;
-and every candidate is asked to find them. What comes out are the planted shifts' figures: real trouble may differ.
+Trouble of four kinds is planted into the user's own ID graph, new classes among them, and every candidate is asked to
+find it. The verdict is given for each kind by itself, with how sure it is.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import math
 import warnings
 from collections.abc import Sequence
 
-from gnnsafe.diagnosis.result import HETEROPHILY, Candidate, Diagnosis
-from gnnsafe.diagnosis.trials import Ask, fitted, ready, tried
-from gnnsafe.diagnosis.verdict import least_of_the_best, reason
+from gnnsafe.diagnosis.candidates import CANDIDATES, contenders
+from gnnsafe.diagnosis.result import HETEROPHILY, Candidate, Diagnosis, Verdict
+from gnnsafe.diagnosis.trials import Ask, ready, tried
+from gnnsafe.diagnosis.verdict import overall, verdict
 from gnnsafe.errors import HeterophilyWarning, require_whole
 from gnnsafe.graph import Data, node_labels, node_mask
 from gnnsafe.homophily import mean_homophily, score_homophily
 from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
 
-__all__ = ["CANDIDATES", "Candidate", "Diagnosis", "diagnosis"]
+__all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnosis"]
 
-CANDIDATES = ("msp", "energy", "agreement", "edge-disagreement", "knn", "mahalanobis", "diffused-knn", "mean-cosine")
 EVIDENCE = 30  # edges between labelled nodes, below which labels are not heard
 
 
@@ -36,21 +36,25 @@ def diagnosis(
 ) -> Diagnosis:
     """Of a fitted method, on the outputs that `ask` gives for a graph, and the ID graph that it was fitted on."""
     require_whole("draws", draws, 1)
+    require_whole("seed", seed, 0)
     data = ready(data)
     outputs = ask(data)
-    rivals, left_out = fitted(candidates, method, outputs)
-    own, others, untried = tried(method, rivals, ask, outputs, draws=draws, seed=seed)
-    chosen = least_of_the_best(own)
+    tries, left_out = contenders(method, candidates, outputs)
+    figures, trials, untried = tried(tries, ask, data, outputs, draws=draws, seed=seed)
+    found = {name: Candidate(name, made, figures[name]) for name, made in tries.methods().items()}
+    everyone, default = tuple(found.values()), found[tries.default]
+    advised, closest = overall(everyone, default, list(trials))
     result = Diagnosis(
-        steps=chosen.steps or 0,
-        alpha=chosen.alpha or 0.0,
-        reason=reason(own, others, chosen),
+        verdicts={trouble: verdict(everyone, default, trouble) for trouble in trials},
+        overall=advised,
+        closest=closest,
+        candidates=everyone,
+        default=default,
+        trials=trials,
+        left_out=left_out | untried,
         prediction_homophily=_prediction_homophily(outputs),
         label_homophily=_label_homophily(data, outputs),
         score_homophily=score_homophily(method.unpropagated(outputs).scores, data.edge_index),
-        own=own,
-        others=others,
-        left_out=left_out | untried,
     )
     if result.heterophilic:
         warnings.warn(HETEROPHILY, HeterophilyWarning, stacklevel=3)

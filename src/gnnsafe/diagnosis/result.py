@@ -9,54 +9,121 @@ from typing import Any
 
 from rich.console import Console, Group
 
-__all__ = ["HETEROPHILY", "Candidate", "Diagnosis"]
+from gnnsafe.methods import Method
+
+__all__ = ["HETEROPHILY", "Candidate", "Diagnosis", "Verdict"]
 
 HETEROPHILIC = 0.25  # adjusted homophily below it; real graphs lie well to either side (Platonov et al., 2023)
 HETEROPHILY = (
     "This graph is heterophilic: neighbours are hardly more alike than by chance, and what they say about a node, by "
     "propagation too, is to be trusted little."
 )
+OPTIMISTIC = (
+    "New classes are known ones taken out of what detectors see: the model has seen them, so real ones are harder to "
+    "find. All trouble here is planted, and real trouble may differ: benchmarks/diagnosis.md has how often such advice "
+    "was right."
+)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to score, and its AUROC under each trouble, in each draw of it."""
+    """One way to score, and its AUROC under each kind of trouble, trial by trial."""
 
     name: str
+    method: Method
+    """To make a detector with: `Detector(model, candidate.method).fit(data)`."""
     auroc: dict[str, list[float]]
-    steps: int | None = None
-    """Of the detector's own score; None for another method."""
-    alpha: float | None = None
 
-    def mean(self, place: str = "") -> float:
-        """The mean AUROC over all troubles, or over those of one place."""
-        return fmean(fmean(draws) for trouble, draws in self.auroc.items() if trouble.endswith(place))
+    def mean(self, trouble: str) -> float:
+        """The mean AUROC under that kind of trouble."""
+        return fmean(self.auroc[trouble])
 
-    def error(self) -> float:
-        """The standard error of the mean over all troubles, from the draws."""
-        means = [fmean(draws) for draws in zip(*self.auroc.values(), strict=True)]
-        return stdev(means) / math.sqrt(len(means)) if len(means) > 1 else 0.0
+    def error(self, trouble: str) -> float:
+        """The standard error of that mean, over the trials."""
+        return _error(self.auroc[trouble])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to use against one kind of trouble."""
+
+    trouble: str
+    recommended: Candidate
+    """The default, unless another candidate is clearly better."""
+    default: Candidate
+    """The detector as it is."""
+    best: Candidate
+    """The one with the best figures, clearly better or not."""
+
+    @property
+    def clear(self) -> bool:
+        """Whether a candidate is clearly better than the detector as it is."""
+        return self.recommended is not self.default
+
+    @property
+    def lead(self) -> tuple[float, float]:
+        """By how much the best candidate's AUROC is above the default's, on average, and the standard error of that."""
+        pairs = zip((self.recommended if self.clear else self.best).auroc[self.trouble], self._usual, strict=True)
+        differences = [mine - its for mine, its in pairs]
+        return fmean(differences), _error(differences)
+
+    @property
+    def trials(self) -> int:
+        """How many there were."""
+        return len(self._usual)
+
+    @property
+    def _usual(self) -> list[float]:
+        return self.default.auroc[self.trouble]
+
+    def __str__(self) -> str:
+        usual, (lead, error) = self.default, self.lead
+        figure = f"{usual.name} as it is: AUROC {_percent(usual.mean(self.trouble), usual.error(self.trouble))}"
+        ahead = f"{100 * lead:+.1f} ± {100 * error:.1f} in {self.trials} trials"
+        if self.clear:
+            return f"{self.trouble}: use {self.recommended.name} ({ahead}; {figure})"
+        if self.best is self.default:
+            return f"{self.trouble}: keep {figure}; no candidate finds more"
+        return f"{self.trouble}: no clear winner, keep {figure}; best looks {self.best.name} ({ahead})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        chosen, (lead, error) = self.recommended, self.lead
+        return {
+            "trouble": self.trouble, "recommended": chosen.name, "method": repr(chosen.method), "clear": self.clear,
+            "auroc": chosen.mean(self.trouble), "error": chosen.error(self.trouble), "default": self.default.name,
+            "default_auroc": self.default.mean(self.trouble), "best": self.best.name, "lead": lead, "lead_error": error,
+            "trials": self.trials,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
 class Diagnosis:
-    """What a graph says about detectors: print it, or `to_dict()`. `steps` and `alpha` are what it recommends."""
+    """What a graph says about detectors: print it, or `to_dict()`.
 
-    steps: int
-    alpha: float
-    reason: str
+    `verdicts` has what to use against each kind of trouble: `found.verdicts["new classes"].recommended.method`.
+    """
+
+    verdicts: dict[str, Verdict]
+    """By kind of trouble: new classes, scattered nodes, regions, whole graph; those that could be tried."""
+    overall: Candidate
+    """If you do not know which trouble to expect: the detector as it is, unless another is ahead in every kind."""
+    closest: str
+    """The kind of trouble in which `overall` is the least ahead."""
+    candidates: tuple[Candidate, ...]
+    """The detector's own score, without propagation and with each number of steps and alpha; then other methods."""
+    default: Candidate
+    """The detector as it is."""
+    trials: dict[str, tuple[str, ...]]
+    """What was tried of each kind of trouble: the classes left out, or the draws of a shift."""
+    left_out: dict[str, str]
+    """What could not be tried, and why."""
     prediction_homophily: tuple[float, float]
     """Share of edges that join nodes of one predicted class, and the same beyond chance (1 is all, 0 is chance)."""
     label_homophily: tuple[float, float] | None
     """The same for labels of training and validation nodes, where enough edges join such nodes."""
     score_homophily: float
     """Correlation of the scores, before propagation, of the two ends of an edge."""
-    own: tuple[Candidate, ...]
-    """The detector's own score, without propagation and with each number of steps and alpha."""
-    others: tuple[Candidate, ...]
-    """Other methods, as they come."""
-    left_out: dict[str, str]
-    """What could not be tried, and why."""
 
     @property
     def heterophilic(self) -> bool:
@@ -64,23 +131,21 @@ class Diagnosis:
         known = [self.prediction_homophily, *([self.label_homophily] if self.label_homophily else [])]
         return any(adjusted < HETEROPHILIC for _, adjusted in known)
 
-    @property
-    def recommended(self) -> Candidate:
-        """The detector's own score with the recommended steps and alpha."""
-        return next(c for c in self.own if c.steps == self.steps and (c.steps == 0 or c.alpha == self.alpha))
-
     def shown(self) -> tuple[Candidate, ...]:
-        """The rows of the table: own scores with α = ½ and as recommended, then the others."""
-        usual = [c for c in self.own if c.steps == 0 or c.alpha == 0.5 or c is self.recommended]
-        return (*usual, *self.others)
+        """The rows of the table: all but own scores with an alpha that is neither usual nor recommended."""
+        named = {self.default.name, self.overall.name}
+        named |= {verdict.recommended.name for verdict in self.verdicts.values()}
+        named |= {verdict.best.name for verdict in self.verdicts.values()}
+        return tuple(c for c in self.candidates if "α" not in c.name or c.name in named)
 
     def __rich__(self) -> Group:
         from gnnsafe.report.diagnosis import candidates_table
 
-        figures = [{trouble: fmean(draws) for trouble, draws in c.auroc.items()} for c in self.shown()]
-        rows = [(c.name, {**means, "mean": c.mean()}) for c, means in zip(self.shown(), figures, strict=True)]
+        rows = [(c.name, {trouble: c.mean(trouble) for trouble in self.verdicts}) for c in self.shown()]
+        marked = {trouble: verdict.recommended.name for trouble, verdict in self.verdicts.items()}
         left_out = [f"Left out: {name} ({why})" for name, why in self.left_out.items()]
-        return Group(*self._lines(), "", candidates_table(rows, marked=self.recommended.name), *left_out)
+        table = candidates_table(rows, marked=marked, default=self.default.name)
+        return Group(*self._lines(), "", table, "", *left_out, OPTIMISTIC)
 
     def __str__(self) -> str:
         console = Console(width=100, color_system=None, highlight=False, markup=False, force_jupyter=False)
@@ -93,46 +158,46 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
         return {
-            "steps": self.steps,
-            "alpha": self.alpha,
-            "reason": self.reason,
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
+            "overall": {"recommended": self.overall.name, "method": repr(self.overall.method)},
+            "default": self.default.name,
             "prediction_homophily": _pair(self.prediction_homophily),
             "label_homophily": self.label_homophily and _pair(self.label_homophily),
             "score_homophily": _number(self.score_homophily),
             "heterophilic": self.heterophilic,
-            "own": [_record(candidate) for candidate in self.own],
-            "others": [_record(candidate) for candidate in self.others],
+            "candidates": [{"name": c.name, "method": repr(c.method), "auroc": c.auroc} for c in self.candidates],
+            "trials": {trouble: list(names) for trouble, names in self.trials.items()},
             "left_out": self.left_out,
         }
 
     def _lines(self) -> list[str]:
-        share, beyond = self.prediction_homophily
         lines = []
-        if not math.isnan(share):
-            lines.append(
-                f"Neighbours have the same predicted class on {share:.0%} of edges ({beyond:.2f} beyond chance)."
-            )
-        if self.label_homophily:
-            share, beyond = self.label_homophily
-            lines.append(
-                f"Known labels of neighbours are the same on {share:.0%} of edges ({beyond:.2f} beyond chance)."
-            )
+        for what, pair in (
+            ("Neighbours have the same predicted class", self.prediction_homophily),
+            ("Known labels of neighbours are the same", self.label_homophily),
+        ):
+            if pair is not None and not math.isnan(pair[0]):
+                lines.append(f"{what} on {pair[0]:.0%} of edges ({pair[1]:.2f} beyond chance).")
         if not math.isnan(self.score_homophily):
             lines.append(f"Scores before propagation correlate along edges by {self.score_homophily:.2f}.")
         if self.heterophilic:
             lines.append(HETEROPHILY)
-        return [*lines, self.reason]
+        verdicts = (f"  {verdict}" for verdict in self.verdicts.values())
+        return [*lines, "", "If the trouble to come is", *verdicts, f"If you do not know which: {self._overall()}"]
+
+    def _overall(self) -> str:
+        if self.overall is self.default:
+            return f"keep {self.default.name}; no candidate is ahead in every kind of trouble."
+        ahead = 100 * (self.overall.mean(self.closest) - self.default.mean(self.closest))
+        return f"use {self.overall.name}, ahead in every kind of trouble (the least, {ahead:+.1f}, in {self.closest})."
 
 
-def _record(candidate: Candidate) -> dict[str, Any]:
-    own = {} if candidate.steps is None else {"steps": candidate.steps, "alpha": candidate.alpha}
-    return {
-        "name": candidate.name,
-        **own,
-        "mean": candidate.mean(),
-        "error": candidate.error(),
-        "auroc": candidate.auroc,
-    }
+def _error(values: list[float]) -> float:
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _percent(mean: float, error: float) -> str:
+    return f"{100 * mean:.1f} ± {100 * error:.1f}"
 
 
 def _number(value: float) -> float | None:

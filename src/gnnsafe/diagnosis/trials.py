@@ -1,13 +1,12 @@
-"""Shifts planted into a graph, and every candidate's try at finding them."""
+"""Trouble planted into a graph, and every candidate's try at finding it."""
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -15,132 +14,136 @@ from rich.progress import Progress
 from torch import Tensor
 
 from gnnsafe.datasets import shifts
-from gnnsafe.diagnosis.result import Candidate
-from gnnsafe.errors import InputError, require_known
-from gnnsafe.graph import Data, changed, node_labels, node_mask
-from gnnsafe.methods import METHODS, GNNSafe, Method, Propagated
+from gnnsafe.diagnosis.candidates import Contenders
+from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
+from gnnsafe.errors import InputError
+from gnnsafe.graph import Data, changed, check_graph, node_labels, node_mask
 from gnnsafe.metrics import detection
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import diffused
 
-__all__ = ["SHIFTS", "Ask", "fitted", "planted", "progress", "ready", "tried"]
+__all__ = ["NEW_CLASSES", "SHIFTS", "Ask", "Figures", "planted", "progress", "ready", "tried"]
 
-STEPS = (1, 2, 4, 8, 16)
-ALPHAS = (0.9, 0.5, 0.1)
 PATIENCE = 2.0  # seconds before progress is shown
+NEW_CLASSES = "new classes"
 
 Ask = Callable[[Data], Outputs]
+Figures = dict[str, dict[str, list[float]]]
+"""AUROC by candidate and kind of trouble, trial by trial."""
 
-SHIFTS: dict[str, Callable[..., Data]] = {
-    "feature, scattered": partial(shifts.planted, kind="feature"),
-    "feature, clustered": partial(shifts.planted, kind="feature", clustered=True),
-    "feature, whole graph": partial(shifts.feature, test_nodes="id-test"),
-    "structure, scattered": partial(shifts.planted, kind="structure"),
-    "structure, clustered": partial(shifts.planted, kind="structure", clustered=True),
-    "structure, whole graph": partial(shifts.rewire, test_nodes="id-test"),
+SHIFTS: dict[str, dict[str, Callable[..., Data]]] = {
+    "scattered nodes": {
+        "feature": partial(shifts.planted, kind="feature"),
+        "structure": partial(shifts.planted, kind="structure"),
+    },
+    "regions": {
+        "feature": partial(shifts.planted, kind="feature", clustered=True),
+        "structure": partial(shifts.planted, kind="structure", clustered=True),
+    },
+    "whole graph": {
+        "feature": partial(shifts.feature, test_nodes="id-test"),
+        "structure": partial(shifts.rewire, test_nodes="id-test"),
+    },
 }
+"""The kinds of trouble that change the graph, and what of it they change."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One try: who looks (as they were fitted for it), at which outputs, and which nodes are the ID and OOD ones."""
+
+    contenders: Contenders
+    outputs: Outputs
+    outside: Tensor
+    inside: Tensor | None
+    """None: the test nodes of the graph as it was before the trouble."""
 
 
 def ready(data: Data) -> Data:
-    """Dense features, which shifts need, and a test mask: without one, all nodes that have taught nothing."""
-    values: dict[str, Any] = {} if data.x.layout == torch.strided else {"x": data.x.to_dense()}
-    if getattr(data, "test_mask", None) is None:
-        masks = [getattr(data, name, None) for name in ("train_mask", "val_mask")]
-        seen = torch.stack([torch.zeros(data.x.shape[0], dtype=torch.bool), *(m for m in masks if m is not None)])
-        values["test_mask"] = ~seen.any(dim=0)
-    return changed(data, **values)
-
-
-def fitted(
-    candidates: Sequence[Method | str], method: Method, outputs: Outputs
-) -> tuple[dict[str, Method], dict[str, str]]:
-    """The candidates by their names, fitted, but for what `method` is itself; and why some cannot be."""
-    y, mask = node_labels(outputs.graph, outputs.task), node_mask(outputs.graph, "train_mask")
-    found: dict[str, Method] = {}
-    left_out: dict[str, str] = {}
-    for given in candidates:
-        if isinstance(given, str):
-            require_known("candidates", given, METHODS)
-        name = given if isinstance(given, str) else repr(given)
-        if name == _base(method):
-            continue
-        candidate = METHODS[given]() if isinstance(given, str) else copy.deepcopy(given)
-        try:
-            candidate.fit(outputs, y, mask).score(outputs)
-            found[name] = candidate
-        except InputError as error:
-            left_out[name] = str(error)
-    return found, left_out
+    """The graph, once it is known to be one, with a test mask: without one, all nodes that are in no other mask."""
+    check_graph(data)
+    if getattr(data, "test_mask", None) is not None:
+        node_mask(data, "test_mask")
+        return data
+    masks = [getattr(data, name, None) for name in ("train_mask", "val_mask")]
+    seen = torch.stack([torch.zeros(data.x.shape[0], dtype=torch.bool), *(m for m in masks if m is not None)])
+    return changed(data, test_mask=~seen.any(dim=0))
 
 
 def tried(
-    method: Method, rivals: Mapping[str, Method], ask: Ask, outputs: Outputs, *, draws: int, seed: int
-) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...], dict[str, str]]:
-    """The method's own score with all kinds of propagation, its rivals, and the shifts that could not be planted."""
-    data, base, untried = outputs.graph, _base(method), {}
-    names = list(SHIFTS)
+    contenders: Contenders, ask: Ask, data: Data, outputs: Outputs, *, draws: int, seed: int
+) -> tuple[Figures, dict[str, tuple[str, ...]], dict[str, str]]:
+    """How well each contender finds each kind of trouble, the names of the trials, and what could not be tried."""
+    plan, untried = _plan(contenders, ask, data, outputs, draws, seed)
+    clean = contenders.scores(outputs)
+    found: Figures = {name: {} for name in clean}
+    names: dict[str, tuple[str, ...]] = {}
+    with progress("Planting trouble", len(plan)) as advance:
+        for kind, name, make in plan:
+            try:
+                figures = _figures(make, clean, data)  # one planted graph at a time: it dies with this call
+            except InputError as error:
+                if kind != NEW_CLASSES:
+                    raise
+                untried[f"{kind}, {name}"] = str(error)
+                continue
+            finally:
+                advance()
+            names[kind] = (*names.get(kind, ()), name)
+            for candidate, figure in figures.items():
+                found[candidate].setdefault(kind, []).append(figure)
+    return found, names, untried
+
+
+Plan = list[tuple[str, str, Callable[[], Trial]]]
+
+
+def _plan(
+    contenders: Contenders, ask: Ask, data: Data, outputs: Outputs, draws: int, seed: int
+) -> tuple[Plan, dict[str, str]]:
+    untried: dict[str, str] = {}
+    classes, why = possible_classes(outputs, data.test_mask, seed)
+    if why:
+        untried[NEW_CLASSES] = why
+    plan: Plan = [(NEW_CLASSES, f"class {c}", partial(_new_class, contenders, outputs, c, data)) for c in classes]
     kept = {*getattr(data, "edge_attrs", list)(), *(name for name in ("adj", "adj_t") if hasattr(data, name))}
     if bound := sorted(kept - {"edge_index"}):
         untried["structure"] = f"data.{bound[0]} belongs to the edges, and new edges have none"
-        names = [name for name in names if not name.startswith("structure")]
-    clean = _scores(method, rivals, outputs)
-    found: dict[str, dict[str, list[float]]] = {name: {trouble: [] for trouble in names} for name in clean}
-    with progress("Planting shifts", len(names) * draws) as advance:
-        for trouble in names:
-            for draw in range(draws):
-                graph = planted(trouble, data, seed + draw)
-                scores = _scores(method, rivals, ask(graph))
-                for name in scores:
-                    found[name][trouble].append(_auroc(scores[name], clean[name], graph, data))
-                advance()
-    own = tuple(Candidate(_name(base, *how), found[_name(base, *how)], *how) for how in _settings())
-    return own, tuple(Candidate(name, found[name]) for name in rivals), untried
+    for kind, shifted in SHIFTS.items():
+        for what in [name for name in shifted if name not in untried]:
+            plan += [
+                (kind, f"{what} {draw}", partial(_shifted, contenders, ask, data, kind, what, seed + draw))
+                for draw in range(draws)
+            ]
+    return plan, untried
 
 
-def planted(trouble: str, data: Data, seed: int) -> Data:
+def _new_class(contenders: Contenders, outputs: Outputs, number: int, data: Data) -> Trial:
+    y, without = node_labels(outputs.graph), class_left_out(outputs, number)
+    known = data.test_mask & (y >= 0) & (y < outputs.logits.shape[1])
+    return Trial(contenders.refitted(without), without, known & (y == number), known & (y != number))
+
+
+def _shifted(contenders: Contenders, ask: Ask, data: Data, kind: str, what: str, seed: int) -> Trial:
+    graph = planted(kind, what, data, seed)
+    return Trial(contenders, ask(graph), graph.mask, getattr(graph, "test_mask", None))
+
+
+def planted(kind: str, what: str, data: Data, seed: int) -> Data:
     """A graph in that trouble: a tenth of all nodes, or half of the test nodes where that is fewer, or every node."""
-    if trouble.endswith("whole graph"):
-        return SHIFTS[trouble](data, seed)
-    return SHIFTS[trouble](data, seed, share=min(0.1, 0.5 * float(data.test_mask.double().mean())))
+    if kind == "whole graph":
+        return SHIFTS[kind][what](data, seed)
+    return SHIFTS[kind][what](data, seed, share=min(0.1, 0.5 * float(data.test_mask.double().mean())))
 
 
-def _auroc(scores: Tensor, clean: Tensor, graph: Data, data: Data) -> float:
-    """Planted nodes against the ID test nodes of the same graph; a whole graph's against those of the original."""
-    among = getattr(graph, "test_mask", None)
-    inside = clean[data.test_mask] if among is None else scores[among]
-    return detection(inside, scores[graph.mask]).auroc
+def _figures(make: Callable[[], Trial], clean: dict[str, Tensor], data: Data) -> dict[str, float]:
+    trial = make()
+    scores = trial.contenders.scores(trial.outputs)
+    return {name: _auroc(values, clean[name], trial, data) for name, values in scores.items()}
 
 
-def _settings() -> Iterator[tuple[int, float]]:
-    """No propagation, then more and more of it."""
-    yield 0, 0.5
-    yield from ((steps, alpha) for steps in STEPS for alpha in ALPHAS)
-
-
-def _name(base: str, steps: int, alpha: float) -> str:
-    name = base if steps == 0 else f"{base} K={steps}"
-    return name if steps == 0 or alpha == 0.5 else f"{name} α={alpha:g}"
-
-
-def _base(method: Method) -> str:
-    """What the method's score is called before it is propagated."""
-    if isinstance(method, GNNSafe):
-        return "energy"
-    within = method.method if isinstance(method, Propagated) else method
-    name = next((name for name, known in METHODS.items() if known is type(within)), type(within).__name__)
-    return f"{name}, unpropagated" if within is method and hasattr(method, "steps") else name
-
-
-def _scores(method: Method, rivals: Mapping[str, Method], outputs: Outputs) -> dict[str, Tensor]:
-    """The scores of all candidates on one graph; each step of propagation is made once."""
-    before, edges, base = method.unpropagated(outputs), outputs.graph.edge_index, _base(method)
-    scores = {_name(base, 0, 0.5): before.scores}
-    for alpha in ALPHAS:
-        values, done = before.scores, 0
-        for steps in STEPS:
-            values = diffused(values, edges, steps=steps - done, alpha=alpha, isolated=before.isolated)
-            scores[_name(base, steps, alpha)], done = values, steps
-    return scores | {name: rival.score(outputs) for name, rival in rivals.items()}
+def _auroc(scores: Tensor, clean: Tensor, trial: Trial, data: Data) -> float:
+    inside = clean[data.test_mask] if trial.inside is None else scores[trial.inside]
+    return detection(inside, scores[trial.outside]).auroc
 
 
 @contextmanager

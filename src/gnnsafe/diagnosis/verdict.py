@@ -1,56 +1,61 @@
-"""How much propagation to recommend, and why."""
+"""What to recommend for a kind of trouble, and how sure that is.
+
+Candidates are compared with the detector as it is, trial by trial, on the log-odds of AUROC: 97 → 99 counts as much as
+75 → 90, since figures near their ceiling lie closer together. One is clearly better where the 95 % lower confidence
+bound of its mean lead (Student's t over the trials) is above zero; of those, the one with the largest lead is
+recommended, and where there is none, the detector stays as it is.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import fmean, stdev
 
-from gnnsafe.diagnosis.result import Candidate
+from gnnsafe.diagnosis.result import Candidate, Verdict
 
-__all__ = ["least_of_the_best", "reason"]
+__all__ = ["overall", "verdict"]
 
-MARGIN = 0.005  # of AUROC, for which fewer steps are not given up
-
-PLACES = {
-    "scattered": "Where OOD nodes are scattered",
-    "clustered": "Where they stand in clusters",
-    "whole graph": "Where a whole graph shifts",
-}
+CONFIDENCE = 0.95
+CEILING = 0.999  # of an AUROC, beyond which its odds say more about the number of nodes than about the score
 
 
-def least_of_the_best(own: Sequence[Candidate]) -> Candidate:
-    """As little propagation as comes close to the best mean over all troubles: the candidates come in that order."""
-    best = max(own, key=Candidate.mean)
-    return next(candidate for candidate in own if candidate.mean() >= best.mean() - max(best.error(), MARGIN))
+def verdict(candidates: Sequence[Candidate], default: Candidate, trouble: str) -> Verdict:
+    """The recommendation for one kind of trouble: the default unless another is clearly better."""
+    leads = {candidate.name: _lead(candidate, default, trouble) for candidate in candidates}
+    best = max(candidates, key=lambda candidate: (fmean(leads[candidate.name]), candidate is default))
+    clear = [candidate for candidate in candidates if _lower_bound(leads[candidate.name]) > 0]
+    chosen = max(clear, key=lambda candidate: fmean(leads[candidate.name]), default=default)
+    return Verdict(trouble, chosen, default, best)
 
 
-def reason(own: Sequence[Candidate], others: Sequence[Candidate], chosen: Candidate) -> str:
-    """In words."""
-    alone = own[0]
-    if chosen is alone:
-        most = max(own[1:], key=Candidate.mean)
-        text = (
-            f"Recommended: steps=0, no propagation: AUROC {100 * alone.mean():.1f} on average over the planted shifts, "
-            f"and no more than {100 * most.mean():.1f} with any."
-        )
-    else:
-        text = (
-            f"Recommended: steps={chosen.steps}, alpha={chosen.alpha:g}: AUROC {100 * chosen.mean():.1f} on average "
-            f"over the planted shifts, {100 * alone.mean():.1f} without propagation."
-        )
-    better = max(others, key=Candidate.mean, default=chosen)
-    other = f"Of the other methods {better.name} finds more ({100 * better.mean():.1f})."
-    sentences = [text, *(_place(own, place) for place in PLACES)]
-    return " ".join([*sentences, other] if better.mean() > chosen.mean() + MARGIN else sentences)
+def overall(candidates: Sequence[Candidate], default: Candidate, troubles: Sequence[str]) -> tuple[Candidate, str]:
+    """Where the trouble is not known: whoever's least lead over the kinds of trouble is largest, and its kind.
+
+    The default's own is zero, so that another is recommended only if it leads in every kind of trouble.
+    """
+
+    def least(candidate: Candidate) -> tuple[float, str]:
+        return min((fmean(_lead(candidate, default, trouble)), trouble) for trouble in troubles)
+
+    chosen = max(candidates, key=lambda candidate: (least(candidate)[0], candidate is default))
+    return chosen, least(chosen)[1]
 
 
-def _place(own: Sequence[Candidate], place: str) -> str:
-    """What propagation does to one kind of trouble, at its best."""
-    where = PLACES[place]
-    alone, best = own[0].mean(place), max(own[1:], key=lambda candidate: candidate.mean(place))
-    figures = f"({100 * alone:.1f} → {100 * best.mean(place):.1f} with steps={best.steps}, alpha={best.alpha:g})"
-    if best.mean(place) > alone + MARGIN:
-        return f"{where} it helps {figures}."
-    usual = next(candidate for candidate in own if candidate.steps == 2 and candidate.alpha == 0.5)
-    if usual.mean(place) < alone - MARGIN:
-        return f"{where} it hurts ({100 * alone:.1f} → {100 * usual.mean(place):.1f} with steps=2)."
-    return f"{where} it changes little {figures}."
+def _lead(candidate: Candidate, default: Candidate, trouble: str) -> list[float]:
+    pairs = zip(candidate.auroc[trouble], default.auroc[trouble], strict=True)
+    return [_log_odds(mine) - _log_odds(its) for mine, its in pairs]
+
+
+def _log_odds(auroc: float) -> float:
+    auroc = min(max(auroc, 1 - CEILING), CEILING)
+    return math.log(auroc / (1 - auroc))
+
+
+def _lower_bound(leads: Sequence[float]) -> float:
+    """Of the mean; there is none from a single trial."""
+    from scipy.stats import t
+
+    if len(leads) < 2:
+        return -math.inf
+    return fmean(leads) - float(t.ppf(CONFIDENCE, len(leads) - 1)) * stdev(leads) / math.sqrt(len(leads))

@@ -6,6 +6,7 @@ import math
 from typing import Literal, get_args
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -13,9 +14,10 @@ from torch import Tensor
 from gnnsafe.checks import check_mask
 from gnnsafe.datasets.shifts.edge_list import EdgeList
 from gnnsafe.datasets.shifts.features import blends
-from gnnsafe.datasets.shifts.graphs import Data, changed, dense_features, dice
+from gnnsafe.datasets.shifts.graphs import Data, changed, dice
 from gnnsafe.errors import require, require_known
 from gnnsafe.graph import check_graph
+from gnnsafe.sparse import scipy_csr, torch_csr
 
 __all__ = ["planted"]
 
@@ -84,8 +86,13 @@ def _clustered(edges: EdgeList, free: Booleans, count: int, rng: np.random.Gener
 
 
 def _blended(data: Data, chosen: Booleans, rng: np.random.Generator) -> dict[str, Tensor]:
-    x = dense_features(data).clone()
-    x[torch.from_numpy(chosen)] = blends(data.x, int(chosen.sum()), rng)
+    blended = blends(data.x, int(chosen.sum()), rng)
+    if data.x.layout == torch.sparse_csr:
+        row = np.arange(len(chosen))
+        row[chosen] = len(chosen) + np.arange(len(blended))
+        return {"x": torch_csr(sp.vstack([scipy_csr(data.x), scipy_csr(blended)], format="csr")[row])}
+    x = data.x.clone()
+    x[torch.from_numpy(chosen)] = blended
     return {"x": x}
 
 
