@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -117,9 +118,25 @@ def test_no_node(blocks, node):
 
 
 def test_a_node_of_numpy(blocks):
-    import numpy as np
-
     assert Detector(Logits()).fit(blocks).explain(blocks, node=np.int64(3)).node == 3
+
+
+@pytest.mark.parametrize("ids", [[f"doc:{n:05}" for n in range(120)], np.arange(120) + 7, torch.arange(120) + 7])
+def test_a_node_by_its_own_id(blocks, ids):
+    blocks.node_id = ids
+    own = ids[12] if isinstance(ids, list) else int(ids[12])
+    why = Detector(Logits()).fit(blocks).explain(blocks, node=str(own))
+    assert (why.node, why.node_ids[12]) == (12, own)
+    with pytest.raises(ValueError, match=r"'node' must be the id of a node of the graph .*its ids are such as"):
+        Detector(Logits()).fit(blocks).explain(blocks, node="doc:4")
+
+
+def test_names_of_numpy_are_names_of_json(blocks):
+    blocks.class_names = np.array([10, 20, 30])
+    blocks.node_id = np.arange(120) * 2
+    why = Detector(GCN(8, 4, 3)).fit(blocks).explain(blocks, node="6")
+    assert why.node == 3
+    assert json.loads(json.dumps(why.to_dict()))["class_names"] == [10, 20, 30]
 
 
 def test_it_survives_a_save(blocks, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from gnnsafe.graph import (
     plain,
 )
 from gnnsafe.hashing import weights_digest
-from gnnsafe.held_out import KnownNodes, check_untaught
+from gnnsafe.held_out import UsedNodes
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.methods.base import scores_of
@@ -92,10 +93,8 @@ class Detector:
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
         self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
-        self.taught_: KnownNodes | None = None
-        self.validated_: KnownNodes | None = None  # those that the method learnt from beside training nodes
+        self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
-        self.calibrated_on_: KnownNodes | None = None
 
     def __repr__(self) -> str:
         return f"Detector({type(self.classifier.model).__name__ if self.classifier else None}, {self.method!r})"
@@ -106,22 +105,21 @@ class Detector:
         A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
         and a `ModelWarning` says what else is odd, such as a forward that reads no edges or answers by chance.
         """
+        self.num_features_, self.calibration_ = None, None  # what fails is not fitted
         graph = self._graph(data)
         check_graph(graph, content=not self._model_checks)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
         outputs = self._outputs(graph, first=True)
-        self.taught_, self.validated_ = KnownNodes.of(graph, mask), None
-        if self.method.learns_from_validation():
-            self.validated_ = KnownNodes(self.taught_.graph, node_mask(graph, "val_mask"))
-            check_untaught("val_mask", self.validated_, self.taught_, graph)
+        validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
+        self.used_ = UsedNodes.of(graph, mask, validation)
+        self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
+        self.class_names_ = kept_names(graph, "class_names", outputs.logits.shape[1]) if self.classifier else None
         with without_autocast():
             self.method.fit(outputs, y, mask)
             self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
-        self.num_features_, self.calibration_, self.calibrated_on_ = int(graph.x.shape[1]), None, None
-        self.feature_names_ = kept_names(graph, "feature_names", self.num_features_)
-        self.class_names_ = kept_names(graph, "class_names", outputs.logits.shape[1]) if self.classifier else None
         self.passed_ = self._passed(graph)
         self.weights_ = None if self.classifier is None else weights_digest(self.classifier.model)
+        self.num_features_ = int(graph.x.shape[1])
         return self
 
     def outputs(self, data: Graph) -> Outputs:
@@ -143,9 +141,9 @@ class Detector:
         outputs, graph = self.outputs(data), self._graph(data)
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
-        nodes = KnownNodes.of(graph, held_out)
-        check_untaught(name, nodes, self.taught_, graph)
-        if self.validated_ is not None and (count := nodes.among(self.validated_)):
+        assert self.used_ is not None  # as it is fitted
+        nodes = self.used_.untaught(name, graph, held_out)
+        if count := nodes.among(self.used_.validated):
             warnings.warn(
                 f"{self.method!r} has learnt from {count} of these {int(held_out.sum())} nodes, which val_mask held: "
                 "they are no longer held out; calibrate with mask=…, a mask of other ID nodes",
@@ -153,7 +151,7 @@ class Detector:
                 stacklevel=2,
             )
         self._calibrate(outputs, held_out, by_class)
-        self.calibrated_on_ = nodes
+        self.used_ = replace(self.used_, calibrated=nodes)
         return self
 
     def _calibrate(self, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
@@ -219,12 +217,9 @@ class Detector:
 
         Nodes that taught or calibrated the detector are refused: on them the rates say nothing.
         """
-        calibration, p, graph = self.calibrated(), self.p_values(data), self._graph(data)
-        nodes = KnownNodes.of(graph, check_mask("mask", mask, len(p)))
-        check_untaught("mask", nodes, self.taught_, graph)
-        count = 0 if self.calibrated_on_ is None else nodes.among(self.calibrated_on_)
-        got = f"{count} calibration nodes among {int(mask.sum())}"
-        require(count == 0, "mask", "hold held-out nodes", got, "leave those out, or calibrate with others")
+        calibration, p = self.calibrated(), self.p_values(data)
+        assert self.used_ is not None  # as it is fitted
+        self.used_.unseen("mask", self._graph(data), check_mask("mask", mask, len(p)))
         return CalibrationCheck.of(p[mask], calibration, levels)
 
     def explain(self, data: Graph, *, node: int | str) -> Explanation:
@@ -290,7 +285,7 @@ class Detector:
 
         A model of gnnsafe.models is saved with it. Another is not: the detector knows it again by its weights.
         """
-        if self.num_features_ is None:
+        if self.num_features_ is None or self.used_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) before it is saved")
         self._check_weights()
         tensors: dict[str, Tensor] = {}
@@ -310,9 +305,7 @@ class Detector:
             classes=self.classes_,
             calibration=self.calibration_,
             passed=self.passed_,
-            taught=self.taught_,
-            validated=self.validated_,
-            calibrated_on=self.calibrated_on_,
+            used=self.used_,
         )
         write(Path(folder), saved, tensors)
 
@@ -391,8 +384,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
     detector.classes_, detector.calibration_ = saved.classes, saved.calibration
     detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
-    detector.taught_, detector.validated_ = saved.taught, saved.validated
-    detector.calibrated_on_ = saved.calibrated_on
+    detector.used_ = saved.used
     return detector
 
 

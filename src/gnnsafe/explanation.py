@@ -58,6 +58,8 @@ class TrainingClasses:
         labels = torch.unique(y) if outputs.task == "multiclass" else torch.arange(y.shape[1])
         labels, members = labels[members.any(dim=0)], members[:, members.any(dim=0)]
         groups = [h[member] for member in members.T]
+        if not groups:  # no training node has a label
+            return cls(labels, h[:0], h.new_empty(0))
         means = torch.stack([group.mean(dim=0) for group in groups])
         squares = [(group - mean).square().sum(dim=1) for group, mean in zip(groups, means, strict=True)]
         usual = torch.cat(squares).mean()  # for a class of one node, or of nodes that are all alike

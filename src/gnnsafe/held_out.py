@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph, graph_digest
 
-__all__ = ["KnownNodes", "check_untaught"]
+__all__ = ["KnownNodes", "UsedNodes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,20 +23,45 @@ class KnownNodes:
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
-        return cls(graph_digest(graph), mask)
+        return cls(graph_digest(graph), mask.clone())
 
-    def among(self, others: KnownNodes) -> int:
+    def among(self, others: KnownNodes | None) -> int:
         """How many of these nodes are among the others; none where those are of another graph."""
-        return int((self.mask & others.mask).sum()) if self.graph == others.graph else 0
+        return int((self.mask & others.mask).sum()) if others is not None and self.graph == others.graph else 0
 
 
-def check_untaught(name: str, nodes: KnownNodes, taught: KnownNodes | None, graph: Graph) -> None:
-    """None of the nodes has taught: those that the detector was fitted with, and the graph's own training nodes."""
-    count = 0 if taught is None else nodes.among(taught)
-    own = getattr(graph, "train_mask", None)
-    if isinstance(own, Tensor) and own.dtype == torch.bool and own.shape == nodes.mask.shape:
-        count = max(count, int((own & nodes.mask).sum()))
-    require(
-        count == 0, name, "hold held-out nodes", f"{count} training nodes among {int(nodes.mask.sum())}",
-        "give mask=…, a mask of other ID nodes",
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class UsedNodes:
+    """The nodes that a detector was fitted and calibrated with."""
+
+    taught: KnownNodes
+    validated: KnownNodes | None = None
+    """Those that the method learnt from beside the training nodes."""
+    calibrated: KnownNodes | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, training: Tensor, validation: Tensor | None) -> UsedNodes:
+        """The training nodes and, where the method learns from them, the validation nodes: none may be both."""
+        used = cls(KnownNodes.of(graph, training))
+        if validation is None:
+            return used
+        return replace(used, validated=used.untaught("val_mask", graph, validation))
+
+    def untaught(self, name: str, graph: Graph, mask: Tensor) -> KnownNodes:
+        """The nodes in the mask, once none of them is known to have taught: nor by the graph's own `train_mask`."""
+        nodes, own = KnownNodes.of(graph, mask), getattr(graph, "train_mask", None)
+        count = nodes.among(self.taught)
+        if isinstance(own, Tensor) and own.dtype == torch.bool and own.shape == mask.shape:
+            count = max(count, int((own & mask).sum()))
+        _require_held_out(name, count, "training", mask)
+        return nodes
+
+    def unseen(self, name: str, graph: Graph, mask: Tensor) -> None:
+        """None of the nodes in the mask has taught, and none has calibrated."""
+        nodes = self.untaught(name, graph, mask)
+        _require_held_out(name, nodes.among(self.calibrated), "calibration", mask)
+
+
+def _require_held_out(name: str, count: int, kind: str, mask: Tensor) -> None:
+    got = f"{count} {kind} nodes among {int(mask.sum())}"
+    require(count == 0, name, "hold held-out nodes alone", got, "give a mask of other ID nodes")

@@ -39,6 +39,10 @@ class NodeTypeGraph:
         edges: Tensor = self.__dict__["edges"]
         return edges
 
+    def to_dict(self) -> dict[str, Any]:
+        """All that the whole graph holds, by type and name."""
+        return {f"{kind}.{name}": value for kind, part in self.whole.to_dict().items() for name, value in part.items()}
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "whole":
             raise AttributeError(name)

@@ -27,7 +27,7 @@ from gnnsafe.display import shown
 from gnnsafe.errors import InputError, SavedFileError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.files import locked, replacing
-from gnnsafe.held_out import KnownNodes
+from gnnsafe.held_out import UsedNodes
 from gnnsafe.hetero import EdgeType
 from gnnsafe.methods import Method
 from gnnsafe.saving.models import SavedModel
@@ -62,9 +62,7 @@ class Saved:
     calibration: Calibration | None
     passed: tuple[str, ...] | None
     """What the model's forward takes of a graph beside x and edge_index."""
-    taught: KnownNodes | None
-    validated: KnownNodes | None
-    calibrated_on: KnownNodes | None
+    used: UsedNodes
     gnnsafe: str = version("gnnsafe")
     """The version that it was saved by."""
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnsafe.calibration import Calibration
 from gnnsafe.errors import require
 from gnnsafe.explanation import TrainingClasses
-from gnnsafe.held_out import KnownNodes
+from gnnsafe.held_out import KnownNodes, UsedNodes
 from gnnsafe.methods import METHODS, Propagated
 from gnnsafe.methods.grasp import GraphNodes
 from gnnsafe.scaling import FeatureScaling
@@ -24,7 +24,7 @@ from gnnsafe.typed import Typed, refuse
 __all__ = ["PARTS", "Unpacking", "packed"]
 
 PARTS: dict[str, type[Any]] = {method.__name__: method for method in METHODS.values()}
-_LEARNT = (Propagated, GraphNodes, Calibration, TrainingClasses, FeatureScaling, KnownNodes)
+_LEARNT = (Propagated, GraphNodes, Calibration, TrainingClasses, FeatureScaling, KnownNodes, UsedNodes)
 PARTS |= {part.__name__: part for part in _LEARNT}
 
 MOST_ROUNDS = 10_000  # that a whole number in a file may ask for, such as steps; sizes may be as large as its tensors

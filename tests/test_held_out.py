@@ -1,0 +1,150 @@
+"""Nodes that taught or calibrated a detector are never taken for held-out ones, in one process or after a load."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import gnnsafe
+from gnnsafe import Detector
+from gnnsafe.errors import CalibrationWarning, NotFittedError
+from gnnsafe.models import GCN
+
+
+@pytest.fixture
+def detector(blocks) -> Detector:
+    torch.manual_seed(0)
+    return Detector(GCN(8, 4, 3)).fit(blocks)
+
+
+def first(mask: torch.Tensor, count: int) -> torch.Tensor:
+    chosen = torch.zeros_like(mask)
+    chosen[mask.nonzero().flatten()[:count]] = True
+    return chosen
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_what_is_refused(detector, blocks, tmp_path, reloaded):
+    training = blocks.train_mask
+    for mask, got in (
+        (training, "30 training nodes among 30"),
+        (blocks.val_mask | first(training, 3), "3 training nodes among 43"),
+    ):
+        with pytest.raises(ValueError, match=rf"'mask' must hold held-out nodes alone \(got {got}\)"):
+            detector.calibrate(blocks, mask=mask)
+    detector.calibrate(blocks)
+    if reloaded:
+        detector.save(tmp_path)
+        detector = gnnsafe.load(tmp_path)
+        del blocks.train_mask  # it knows them by itself
+    with pytest.raises(ValueError, match=r"got 40 calibration nodes among 40\)"):
+        detector.check_calibration(blocks, blocks.val_mask)
+    with pytest.raises(ValueError, match=r"got 5 calibration nodes among 55\)"):
+        detector.check_calibration(blocks, blocks.test_mask | first(blocks.val_mask, 5))
+    with pytest.raises(ValueError, match=r"got 30 training nodes among 30\)"):
+        detector.check_calibration(blocks, training)
+    with pytest.raises(ValueError, match=r"got 30 training nodes among 30\)"):
+        detector.calibrate(blocks, mask=training)
+    assert str(detector.check_calibration(blocks, blocks.test_mask)).startswith("50 held-out ID nodes against 40 ")
+
+
+def test_one_mask_for_all(blocks):
+    blocks.val_mask = blocks.test_mask = blocks.train_mask
+    with pytest.raises(ValueError, match=r"'val_mask' must hold held-out nodes alone \(got 30 training nodes among 30"):
+        Detector(GCN(8, 4, 3)).fit(blocks).calibrate(blocks)
+    with pytest.raises(ValueError, match=r"'val_mask' must hold held-out nodes alone"):
+        Detector(GCN(8, 4, 3), "react").fit(blocks)  # which learns from them
+
+
+def test_another_graph_is_judged_by_its_own_training_nodes(detector, blocks):
+    new = blocks.clone()
+    new.x = blocks.x + 0.01
+    detector.calibrate(new, mask=blocks.val_mask)
+    with pytest.raises(ValueError, match="30 training nodes"):
+        detector.calibrate(new, mask=blocks.train_mask)
+    del new.train_mask
+    detector.calibrate(new, mask=blocks.train_mask)  # numbers of other nodes, for all that is known
+
+
+def test_the_nodes_are_remembered_and_not_the_mask(detector, blocks):
+    mask = blocks.val_mask.clone()
+    detector.calibrate(blocks, mask=mask)
+    mask[:] = False
+    with pytest.raises(ValueError, match="40 calibration nodes"):
+        detector.check_calibration(blocks, blocks.val_mask)
+
+
+def test_how_many_the_method_has_learnt_from(blocks):
+    detector = Detector(GCN(8, 4, 3), "react").fit(blocks)
+    with pytest.warns(CalibrationWarning, match=r"has learnt from 7 of these 57 nodes"):
+        detector.calibrate(blocks, mask=blocks.test_mask | first(blocks.val_mask, 7))
+
+
+def test_a_fit_that_fails_leaves_nothing_fitted(detector, blocks):
+    detector.calibrate(blocks)
+    blocks.feature_names = ["one", "two"]
+    with pytest.raises(ValueError, match=r"'feature_names' must have 8 names \(got 2\)"):
+        detector.fit(blocks)
+    del blocks.feature_names
+    with pytest.raises(NotFittedError):
+        detector.score(blocks)
+    with pytest.raises(NotFittedError):
+        detector.calibrated()
+
+
+def test_multilabel_without_a_single_one(blocks):
+    blocks.y = torch.zeros(120, 3)
+    detector = Detector(GCN(8, 4, 3), "energy", task="multilabel").fit(blocks)
+    assert detector.explain(blocks, node=0).nearest == ()
+
+
+class Own(gnnsafe.methods.Energy):
+    """A method of one's own, which gives what it is told to."""
+
+    def score(self, outputs):
+        return self.given(super().score(outputs))
+
+
+class Edges(nn.Module):
+    def forward(self, x, edge_index):
+        return x.index_add(0, edge_index[1], x[edge_index[0]])
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (lambda scores: scores.where(torch.arange(120) != 7, torch.nan), r"must be finite \(got 1 NaN .*first at \[7\]"),
+    (lambda scores: scores.double() * 1e300, r"must be finite \(got 120 NaN or infinite"),
+    (lambda scores: scores.bfloat16(), r"must be float32 numbers of shape \[120\] \(got torch.bfloat16 \[120\]\)"),
+    (lambda scores: scores[:, None], r"\(got torch.float32 \[120, 1\]\)"),
+    (lambda scores: scores[1:], r"\(got torch.float32 \[119\]\)"),
+    (lambda scores: scores.long(), r"\(got torch.int64 \[120\]\)"),
+    (lambda scores: scores.numpy(), r"must be a torch.Tensor \(got ndarray\)"),
+    (lambda scores: None, r"must be a torch.Tensor \(got NoneType\)"),
+])  # fmt: skip
+def test_every_score_is_checked_where_it_leaves(blocks, given, message):
+    detector = Detector(Edges(), Own()).fit(blocks)
+    detector.method.given = lambda scores: scores
+    detector.calibrate(blocks)
+    detector.method.given = given
+    outputs = detector.outputs(blocks)
+    method = Own()
+    method.given = given
+    for use in (
+        lambda: detector.score(blocks),
+        lambda: detector.calibrate(blocks),
+        lambda: detector.p_values(blocks),
+        lambda: detector.predict(blocks, false_alarm=0.1),
+        lambda: detector.explain(blocks, node=0),
+        lambda: detector.score_new(blocks, range(120), hops=1),
+        lambda: gnnsafe.decisions.decisions(detector, blocks, false_alarm=0.1),
+        lambda: gnnsafe.score_logits(outputs.logits, blocks.edge_index, method=method),
+    ):
+        with pytest.raises(ValueError, match=r"'Own\(temperature=1.0\)\.\w+\(outputs\)' .*" + message):
+            use()
+
+
+def test_double_precision_becomes_float32(blocks):
+    detector = Detector(Edges(), Own()).fit(blocks)
+    detector.method.given = lambda scores: scores.double().requires_grad_()
+    scores = detector.score(blocks)
+    assert (scores.dtype, scores.requires_grad) == (torch.float32, False)
