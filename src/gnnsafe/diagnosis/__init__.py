@@ -18,6 +18,7 @@ from gnnsafe.errors import HeterophilyWarning, require_whole
 from gnnsafe.graph import Data, node_labels, node_mask
 from gnnsafe.homophily import mean_homophily, score_homophily
 from gnnsafe.methods import Method
+from gnnsafe.methods.base import unpropagated_of
 from gnnsafe.outputs import Outputs
 
 __all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnosis"]
@@ -54,7 +55,7 @@ def diagnosis(
         left_out=left_out | untried,
         prediction_homophily=_prediction_homophily(outputs),
         label_homophily=_label_homophily(data, outputs),
-        score_homophily=score_homophily(method.unpropagated(outputs).scores, data.edge_index),
+        score_homophily=score_homophily(unpropagated_of(method, outputs).scores, data.edge_index),
     )
     if result.heterophilic:
         warnings.warn(HETEROPHILY, HeterophilyWarning, stacklevel=3)

@@ -12,6 +12,7 @@ from torch import Tensor
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.methods import KNN, METHODS, GNNSafe, Method, Propagated
+from gnnsafe.methods.base import scores_of, unpropagated_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import diffused
 
@@ -53,7 +54,7 @@ class Contenders:
 
     def scores(self, outputs: Outputs) -> dict[str, Tensor]:
         """The scores of all on one graph; each step of propagation is made once."""
-        before, edges = self.method.unpropagated(outputs), outputs.graph.edge_index
+        before, edges = unpropagated_of(self.method, outputs), outputs.graph.edge_index
         scores, reached = {}, dict.fromkeys((alpha for _, alpha in self.own.values()), (before.scores, 0))
         for name, (steps, alpha) in self.own.items():
             values, done = reached[alpha]
@@ -67,7 +68,7 @@ class Contenders:
         for name, rival in self.rivals.items():
             within = _within(rival)
             before = alone.get(repr(within))
-            alone[repr(within)] = before = within.score(outputs) if before is None else before
+            alone[repr(within)] = before = scores_of(within, outputs) if before is None else before
             scores[name] = rival.propagated(before, outputs.graph) if isinstance(rival, Propagated) else before
         return scores
 
@@ -78,7 +79,7 @@ def contenders(
     """A fitted method and the candidates, fitted, but for what the method is itself; and why some cannot be."""
     listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
     require(listed, "candidates", "be a list of methods or their names", repr(candidates))
-    before = method.unpropagated(outputs)
+    before = unpropagated_of(method, outputs)
     alone = Contenders(method, {}, (before.steps, before.alpha if before.steps else 0.5))
     found: dict[str, Method] = {}
     left_out: dict[str, str] = {}
@@ -88,7 +89,7 @@ def contenders(
             continue
         try:
             found[name] = _fitted(candidate, outputs)
-            found[name].score(outputs)
+            scores_of(found[name], outputs)
         except InputError as error:
             found.pop(name, None)
             left_out[name] = str(error)

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.agreement import Agreement
-from gnnsafe.methods.base import Method, fitted
+from gnnsafe.methods.base import Method, fitted, scores_of
 from gnnsafe.methods.edge_disagreement import EdgeDisagreement
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.knn import KNN
@@ -50,7 +50,7 @@ class Consensus(Method):
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
         held_out = node_mask(outputs.graph, "val_mask")
-        scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.methods]
+        scores = [scores_of(method.fit(outputs, y, mask), outputs)[held_out] for method in self.methods]
         self.calibration_ = torch.stack(scores).sort(dim=1).values
         return self
 
@@ -62,7 +62,7 @@ class Consensus(Method):
     def score(self, outputs: Outputs) -> Tensor:
         """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""
         calibration = self.calibration_
-        scores = torch.stack([method.score(outputs) for method in self.methods])
+        scores = torch.stack([scores_of(method, outputs) for method in self.methods])
         count = calibration.shape[1]
         at_least = count - torch.searchsorted(calibration, scores)  # in each row, those not below the score
         return -((1 + at_least) / (count + 1)).log().sum(dim=0).float()

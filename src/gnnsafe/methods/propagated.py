@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
-from gnnsafe.methods.base import Method
+from gnnsafe.methods.base import Method, scores_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Unpropagated, check_propagation, propagate
 from gnnsafe.sparse import Isolated
@@ -48,11 +48,11 @@ class Propagated(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """The method's score of each node after `steps` rounds of hearing its in-neighbours."""
-        return self.propagated(self.method.score(outputs), outputs.graph)
+        return self.propagated(scores_of(self.method, outputs), outputs.graph)
 
     def unpropagated(self, outputs: Outputs) -> Unpropagated:
         """The method's own score of each node."""
-        return Unpropagated(self.method.score(outputs), self.steps, self.alpha, self.isolated)
+        return Unpropagated(scores_of(self.method, outputs), self.steps, self.alpha, self.isolated)
 
     def reach(self) -> int | None:
         """As many edges further than the method within."""
