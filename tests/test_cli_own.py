@@ -351,6 +351,42 @@ class TestExplain:
         assert not list(tmp_path.iterdir())
 
 
+class TestRefit:
+    def test_another_method_on_the_same_model_and_split(self, tmp_path, capsys):
+        graph = write_graph(tmp_path / "graph", block_graph(), split=False)
+        assert cli.main(["train", str(graph), "--out", str(tmp_path / "d"), "--epochs", "5", "--seed", "4"]) == 0
+        first = gnnsafe.load(tmp_path / "d")
+        data = gnnsafe.read_graph(graph)
+        for method in ("energy", "consensus"):
+            capsys.readouterr()
+            arguments = ["refit", str(tmp_path / "d"), str(graph), "--method", method, "--out", str(tmp_path / method)]
+            assert cli.main(arguments) == 0
+            out = capsys.readouterr().out
+            other = gnnsafe.load(tmp_path / method)
+            assert torch.equal(other.outputs(data).logits, first.outputs(data).logits)
+            assert torch.equal(other.used_.masks["train_mask"], first.used_.masks["train_mask"])
+            assert other.class_names_ == first.class_names_
+            assert other.notes["epochs"] == 5
+            assert f"calibrated on 24 {'test' if method == 'consensus' else 'validation'} nodes" in out
+        energy = gnnsafe.load(tmp_path / "energy")
+        right = gnnsafe.energy(first.outputs(data).logits)
+        assert torch.allclose(energy.score(data), right)
+        # the kept split checks it later, though the files hold none
+        check = energy.check_calibration(data)
+        assert (check.nodes, check.calibration_nodes) == (24, 24)
+        assert "24 held-out ID nodes against 24 calibration nodes" in str(check)
+
+    def test_mistakes(self, files, detector, tmp_path, capsys):
+        arguments = ["--method", "energy", "--out", str(tmp_path / "other")]
+        assert "'label' must be given to fit" in complaint(
+            capsys, "refit", str(detector), str(files / "new"), *arguments
+        )
+        graph = write_graph(tmp_path / "graph", block_graph(seed=3), split=False)
+        error = complaint(capsys, "refit", str(detector), str(graph), *arguments)
+        assert "'split' must be given for another graph than the one trained on (got none)" in error
+        assert not (tmp_path / "other").exists()
+
+
 class TestInspect:
     def test_what_is_in_the_folder(self, detector, capsys):
         assert cli.main(["inspect", str(detector)]) == 0
@@ -385,7 +421,7 @@ class TestInspect:
         )
 
 
-@pytest.mark.parametrize("command", ["train", "score", "explain", "inspect"])
+@pytest.mark.parametrize("command", ["train", "score", "refit", "explain", "inspect"])
 def test_help_teaches_by_an_example(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main([command, "--help"])

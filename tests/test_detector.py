@@ -8,7 +8,7 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
-from gnnsafe import CrossEntropy, Detector, energy, max_softmax, metrics, propagate, score_logits, train
+from gnnsafe import CrossEntropy, Detector, energy, load, max_softmax, metrics, propagate, score_logits, train
 from gnnsafe.errors import CalibrationWarning, GnnsafeError, NotFittedError
 from gnnsafe.methods import (
     GRASP,
@@ -459,3 +459,30 @@ class TestMultilabel:
             ValueError, match=r"'y' must be an int64 tensor of shape \[200\] \(got torch.int64 \[200, 2\]\)"
         ):
             train(GCN(6, 4, 2), data, objective=CrossEntropy())
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_new_nodes_are_decided_about_as_in_the_whole_graph(blocks, by_class):
+    torch.manual_seed(0)
+    detector = Detector(GCN(8, 16, 3)).fit(blocks).calibrate(blocks, by_class=by_class)
+    if by_class:
+        with pytest.warns(CalibrationWarning, match="too few"):
+            found = detector.predict_new(blocks, [3, 50], false_alarm=0.02)
+    else:
+        found = detector.predict_new(blocks, [3, 50], false_alarm=0.1)
+    assert torch.equal(found.nodes, detector.score_new(blocks, [3, 50]).nodes)
+    assert torch.allclose(found.scores, detector.score(blocks)[found.nodes])
+    assert torch.equal(found.p_values, detector.p_values(blocks)[found.nodes])
+    assert torch.equal(found.flags, found.p_values <= (0.02 if by_class else 0.1))
+
+
+def test_a_split_that_was_kept_is_checked_later(blocks, tmp_path):
+    Detector(GCN(8, 16, 3)).fit(blocks).calibrate(blocks).save(tmp_path)
+    detector, right = load(tmp_path), blocks.test_mask
+    del blocks.train_mask, blocks.val_mask, blocks.test_mask
+    assert str(detector.check_calibration(blocks)) == str(detector.check_calibration(blocks, right))
+    blocks.x = blocks.x + 1
+    with pytest.raises(ValueError, match=r"'mask' must be given where no test nodes are known \(got none\)"):
+        detector.check_calibration(blocks)
+    blocks.test_mask = right  # another graph has its own
+    assert detector.check_calibration(blocks).nodes == 50

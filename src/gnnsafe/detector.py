@@ -35,7 +35,7 @@ from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.methods.base import scores_of
 from gnnsafe.models import MODELS
-from gnnsafe.new_scores import NewScores, Reach, new_scores
+from gnnsafe.new_scores import NewDecisions, NewScores, Reach, new_scores
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.probing import probed
 from gnnsafe.saving import Saved, SavedModel, read, write
@@ -212,13 +212,20 @@ class Detector:
         p = self.p_values(data, seed=seed, tail=tail)
         return self.calibrated().decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
 
-    def check_calibration(self, data: Graph, mask: Tensor, *, levels: tuple[float, ...] = LEVELS) -> CalibrationCheck:
+    def check_calibration(
+        self, data: Graph, mask: Tensor | None = None, *, levels: tuple[float, ...] = LEVELS
+    ) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals.
 
-        Nodes that taught or calibrated the detector are refused: on them the rates say nothing.
+        Without a mask these are the test nodes of the split that it was fitted with, which it keeps, where `data` is
+        the same graph, else those of `data.test_mask`. Nodes that taught or calibrated the detector are refused: on
+        them the rates say nothing.
         """
         calibration, p = self.calibrated(), self.p_values(data)
         assert self.used_ is not None  # as it is fitted
+        if mask is None:
+            mask = self.used_.split(self._graph(data)).get("test_mask")
+            require(mask is not None, "mask", "be given where no test nodes are known", "none")
         self.used_.unseen("mask", self._graph(data), check_mask("mask", mask, len(p)))
         return CalibrationCheck.of(p[mask], calibration, levels)
 
@@ -247,6 +254,36 @@ class Detector:
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
         """
+        return self._score_new(data, nodes, hops, touched)[0]
+
+    def predict_new(
+        self,
+        data: Graph,
+        nodes: Tensor | Sequence[int],
+        *,
+        false_alarm: float | None = None,
+        fdr: float | None = None,
+        hops: int | None = None,
+        touched: bool = True,
+        seed: int | None = None,
+        tail: Tail = "exact",
+        storey: bool = False,
+    ) -> NewDecisions:
+        """As `score_new`, with p-values and flags, equal to those of the whole graph but for `fdr`.
+
+        With `fdr` each node is weighed among those that are scored here, not among all of the graph. The arguments are
+        those of `score_new` and `predict`.
+
+            touched, scores, p_values, flags = detector.predict_new(data, nodes, false_alarm=0.05)
+        """
+        calibration, (found, logits) = self.calibrated(), self._score_new(data, nodes, hops, touched)
+        classes = None if calibration.classes is None else logits.argmax(dim=1)
+        p = calibration.p_values(found.scores, classes, seed=seed, tail=tail)
+        return NewDecisions(*found, p, calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, storey=storey))
+
+    def _score_new(
+        self, data: Graph, nodes: Tensor | Sequence[int], hops: int | None, touched: bool
+    ) -> tuple[NewScores, Tensor]:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         graph = self._checked(data)
         given = check_nodes("nodes", nodes, graph.x.shape[0])

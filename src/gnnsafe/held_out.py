@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,9 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph, graph_digest
 
-__all__ = ["KnownNodes", "UsedNodes"]
+__all__ = ["MASKS", "KnownNodes", "UsedNodes"]
+
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +40,25 @@ class UsedNodes:
     validated: KnownNodes | None = None
     """Those that the method learnt from beside the training nodes."""
     calibrated: KnownNodes | None = None
+    masks: dict[str, Tensor] = field(default_factory=dict)
+    """The split of the graph that it was fitted on, by the names of its masks."""
+
+    def __post_init__(self) -> None:
+        for name, mask in self.masks.items():
+            fits = name in MASKS and mask.dtype == torch.bool and mask.shape == self.taught.mask.shape
+            require(fits, "masks", f"be masks of the {len(self.taught.mask)} nodes of the training graph", name)
 
     @classmethod
     def of(cls, graph: Graph, training: Tensor, validation: Tensor | None) -> UsedNodes:
         """The training nodes and, where the method learns from them, the validation nodes: none may be both."""
-        used = cls(KnownNodes.of(graph, training))
+        used = cls(KnownNodes.of(graph, training), masks=_masks(graph))
         if validation is None:
             return used
         return replace(used, validated=used.untaught("val_mask", graph, validation))
+
+    def split(self, graph: Graph) -> dict[str, Tensor]:
+        """The masks that were kept where this is the graph that it was fitted on, else those that the graph has."""
+        return self.masks if graph_digest(graph) == self.taught.graph else _masks(graph)
 
     def untaught(self, name: str, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask, once none of them is known to have taught: nor by the graph's own `train_mask`."""
@@ -60,6 +73,16 @@ class UsedNodes:
         """None of the nodes in the mask has taught, and none has calibrated."""
         nodes = self.untaught(name, graph, mask)
         _require_held_out(name, nodes.among(self.calibrated), "calibration", mask)
+
+
+def _masks(graph: Graph) -> dict[str, Tensor]:
+    own = {name: getattr(graph, name, None) for name in MASKS}
+    shape = (graph.x.shape[0],)
+    return {
+        name: mask.clone()
+        for name, mask in own.items()
+        if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape == shape and bool(mask.any())
+    }
 
 
 def _require_held_out(name: str, count: int, kind: str, mask: Tensor) -> None:

@@ -16,7 +16,7 @@ from gnnsafe.outputs import Outputs
 from gnnsafe.probing import gap
 from gnnsafe.regions import Read, reached, region, rows
 
-__all__ = ["NewScores", "Reach", "new_scores"]
+__all__ = ["NewDecisions", "NewScores", "Reach", "new_scores"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
 
@@ -30,6 +30,15 @@ class NewScores(NamedTuple):
     scores: Tensor
 
 
+class NewDecisions(NamedTuple):
+    """The nodes whose scores may have changed, their scores, p-values and flags (True = OOD)."""
+
+    nodes: Tensor
+    scores: Tensor
+    p_values: Tensor
+    flags: Tensor
+
+
 class Reach(NamedTuple):
     """From how many edges away a node's score hears of other nodes' logits, and these of other nodes."""
 
@@ -39,8 +48,8 @@ class Reach(NamedTuple):
 
 def new_scores(
     method: Method, ask: Ask, graph: Data, nodes: Tensor, reach: Reach, *, touched: bool, read: Read, trusted: bool
-) -> NewScores:
-    """The scores of those whom the nodes in a mask touch, or only theirs.
+) -> tuple[NewScores, Tensor]:
+    """The scores of those whom the nodes in a mask touch, or only theirs, and their logits.
 
     Whether they hear of no more than `reach` says is checked on a few of them, unless the model is `trusted` and the
     method is one of ours.
@@ -56,7 +65,7 @@ def new_scores(
         _check_alike(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
         if not _ours(method):
             _check_alike(scores[picked[found.kept]], scores_of(method, again)[picked[kept]], reach)
-    return NewScores(found.asked.nonzero().flatten(), scores[found.where])
+    return NewScores(found.asked.nonzero().flatten(), scores[found.where]), outputs.logits[found.where]
 
 
 def _otherwise(graph: Data, picked: Tensor, beside: Tensor, reach: Reach, read: Read) -> tuple[Data, Tensor]:

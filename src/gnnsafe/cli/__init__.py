@@ -26,6 +26,7 @@ COMMANDS = {
     "methods": "list the methods and the training objectives: kind, what they need, formula and reference",
     "train": "a calibrated detector from a graph of your own: gnnsafe train graph/ --out detector/",
     "score": "decisions about every node of a graph: gnnsafe score detector/ graph/ --out scores.parquet",
+    "refit": "another method on a trained detector: gnnsafe refit detector/ graph/ --method knn --out other/",
     "explain": "why a node has its score: gnnsafe explain detector/ graph/ --node ID",
     "inspect": "what is in the folder of a detector: gnnsafe inspect detector/",
     "bench": "every method on every data set and shift over several seeds, resumable; then their order",

@@ -11,10 +11,9 @@ from torch import Tensor
 from gnnsafe.datasets.splits import large_split, time_split
 from gnnsafe.errors import require
 from gnnsafe.graph import Data, changed, check_graph, node_labels
+from gnnsafe.held_out import MASKS
 
 __all__ = ["known_classes", "renumbered"]
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def known_classes(data: Data, seed: int, *, by_time: bool = False) -> Data:

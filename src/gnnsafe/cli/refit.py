@@ -1,0 +1,61 @@
+"""`gnnsafe refit`: another method on the model of a detector, without training it again."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, progress_bar, terminal
+from gnnsafe.cli.train import SCORED_BY, bound_lines, rate_notes
+from gnnsafe.detector import Detector, load
+from gnnsafe.errors import require
+from gnnsafe.fitting import bound
+from gnnsafe.fitting.classes import renumbered
+from gnnsafe.graph import Data, changed
+from gnnsafe.saving import FILE
+
+__all__ = ["configure"]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `refit`."""
+    parser.description = (
+        "Binds another OOD score to the model of a detector that 'gnnsafe train' has written, shows it the training "
+        "nodes and calibrates it anew; the model and the scaling of features stay as they are. The split is the one "
+        "that the detector keeps where GRAPH is the graph that it was trained on, else the graph's own."
+    )
+    parser.epilog = (
+        "Example: gnnsafe refit detector/ graph/ --method energy --out other/. 'gnnsafe methods' explains the methods."
+    )
+    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
+    parser.add_argument("graph", metavar="GRAPH", help=f"with labels: {GRAPH}")
+    parser.add_argument("--method", choices=SCORED_BY, required=True, help="the OOD score")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="where the detector is written")
+    add_graph_options(parser)
+    parser.set_defaults(command=_refit)
+
+
+def _refit(arguments: argparse.Namespace) -> None:
+    output(arguments, FILE)
+    detector = load(arguments.detector)
+    with progress_bar() as progress:
+        task = progress.add_task(f"Reading {arguments.graph}", total=2)
+        undirected = detector.notes.get("undirected", False)
+        data = _split(detector, given_graph(arguments, undirected=undirected))
+        progress.update(task, description="Fitting", completed=1)
+        require(detector.classifier is not None, "DETECTOR", "have a model", "none")
+        assert detector.classifier is not None
+        fitted = bound(Detector(detector.classifier.model, arguments.method, scaling=detector.scaling), data)
+    fitted.detector.notes = {**detector.notes, **rate_notes(fitted)}
+    fitted.detector.save(arguments.out)
+    terminal().print(*bound_lines(fitted), f"Detector: {arguments.out.absolute()}", sep="\n", soft_wrap=True)
+
+
+def _split(detector: Detector, data: Data) -> Data:
+    """The graph with the detector's classes and split."""
+    require("y" in data, "label", "be given to fit a method", "a graph without labels", "add a column 'label'")
+    assert detector.used_ is not None  # as it was saved
+    masks = detector.used_.split(data)
+    require("train_mask" in masks, "split", "be given for another graph than the one trained on", "none")
+    data = changed(data, **masks)
+    return data if detector.class_names_ is None else renumbered(data, detector.class_names_)
