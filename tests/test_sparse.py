@@ -66,16 +66,18 @@ class TestPattern:
 
     def test_average_equals_the_dense_one(self):
         pattern = Pattern(self.rows, self.columns, 3)
-        scores, dense = torch.randn(7, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
+        assert pattern.times.tolist() == [1, 1, 1, 1, 2, 1]
+        scores, dense = torch.randn(6, dtype=torch.float64), torch.randn(3, 2, dtype=torch.float64)
         expected = torch.zeros(3, 2, dtype=torch.float64)
         for row in range(3):
-            mine = pattern.rows == row
-            expected[row] = scores[mine].softmax(dim=0) @ dense[pattern.columns[mine].long()]
+            entries = (pattern.rows == row).nonzero().squeeze(1)
+            entries = entries.repeat_interleave(pattern.times[entries])
+            expected[row] = scores[entries].softmax(dim=0) @ dense[pattern.columns[entries].long()]
         torch.testing.assert_close(pattern.average(scores, dense), expected)
 
     def test_gradients(self):
         pattern = Pattern(self.rows, self.columns, 3)
-        scores = torch.randn(7, dtype=torch.float64, requires_grad=True)
+        scores = torch.randn(6, dtype=torch.float64, requires_grad=True)
         dense = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(pattern.average, (scores, dense))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -21,10 +22,12 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_mask",
+    "check_node",
     "check_nodes",
     "check_scores",
     "check_task",
     "check_tensor",
+    "full_precision",
 ]
 
 Task = Literal["multiclass", "multilabel"]
@@ -34,6 +37,9 @@ Task = Literal["multiclass", "multilabel"]
 def check_task(task: object) -> None:
     """A task is one of the two that there are."""
     require_known("task", task, get_args(Task))
+
+
+FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
 class Shape(NamedTuple):
@@ -56,6 +62,11 @@ def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
         require(False, name, f"be {kinds}", value.layout)
     require(not value.is_meta, name, "hold numbers", "a tensor on the meta device, which has none")
     return value
+
+
+def full_precision(tensor: Tensor) -> Tensor:
+    """Half precision as float32: it has too few digits for energies, and scipy has none of it."""
+    return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize < 4 else tensor
 
 
 def as_tensor(name: str, value: Any) -> Tensor:
@@ -89,19 +100,25 @@ def check_features(x: object, *, content: bool = True) -> Tensor:
 
 
 def check_finite(name: str, tensor: Tensor) -> None:
-    """Every entry is a number: neither NaN nor infinite.
+    """Every entry is a number that float32 has: neither NaN nor infinite, nor beyond its range, as float64 may be.
 
     A sum of finite numbers is finite unless it overflows, so one cheap reduction clears nearly every tensor
     and only a suspect one is looked at entry by entry.
     """
     sparse = tensor.layout == torch.sparse_csr
     entries = (tensor.values() if sparse else tensor).detach()
-    if math.isfinite(entries.sum().item()):
+    if entries.dtype == torch.float64:  # whose sums are finite beyond the range of float32
+        suspect = entries.numel() > 0 and not all(abs(end.item()) <= FLOAT32_MAX for end in torch.aminmax(entries))
+    else:
+        suspect = not math.isfinite(entries.sum(dtype=torch.float32).item())
+    if not suspect:
         return
     bad = ~torch.isfinite(entries)
     if count := int(bad.sum()):
         place = "" if sparse else f", first at {bad.nonzero()[0].tolist()}"
         require(False, name, "be finite", f"{count} NaN or infinite of {entries.numel()} values{place}")
+    largest = float(entries.abs().max())
+    require(largest <= FLOAT32_MAX, name, "lie within the range of float32, ±3.4e38", f"{largest:.3g}", "rescale it")
 
 
 def check_logits(logits: Tensor) -> None:
@@ -163,6 +180,13 @@ def check_binary(name: str, labels: Tensor, num_labels: int, where: str) -> None
     require(labels.shape[1] == num_labels, name, f"have the model's {num_labels} labels", labels.shape[1])
     binary = bool(((labels == 0) | (labels == 1)).all())
     require(binary, name, f"be 0 or 1 for every node of {where} and every label", "other values")
+
+
+def check_node(node: object, num_nodes: int) -> int:
+    """`node`, once it is known to be the number of a node."""
+    inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(num_nodes)
+    require(inside, "node", f"be a node's number, 0..{num_nodes - 1}", repr(node))
+    return int(node)  # type: ignore[call-overload, no-any-return]
 
 
 def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:

@@ -47,6 +47,7 @@ __all__ = [
     "is_number",
     "require",
     "require_known",
+    "require_seed",
     "require_whole",
 ]
 
@@ -139,6 +140,17 @@ def require_whole(name: str, value: object, least: int) -> None:
     require(whole and value >= least, name, f"be a whole number >= {least}", repr(value))  # type: ignore[operator]
 
 
+def require_seed(seed: object) -> None:
+    """Raise an `InputError` unless `seed` is a whole number of 64 bits, which every source of random numbers takes.
+
+    >>> require_seed(True)
+    Traceback (most recent call last):
+    gnnsafe.errors.InputError: 'seed' must be a whole number >= 0 (got True)
+    """
+    require_whole("seed", seed, 0)
+    require(seed < 2**64, "seed", "be < 2**64", seed)  # type: ignore[operator]
+
+
 def is_number(value: object) -> bool:
     """Whether `value` is a real number (Python's or numpy's, not a bool), so that it can be compared."""
     return isinstance(value, Real) and not isinstance(value, bool)
@@ -152,7 +164,7 @@ def require_known(name: str, value: object, known: Iterable[str]) -> None:
     gnnsafe.errors.UnknownNameError: 'shift' must be one of feature, label (got 'lable'); did you mean 'label'?
     """
     names = list(known)
-    if value in names:
+    if isinstance(value, str) and value in names:
         return
     near = get_close_matches(str(value).lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else ""

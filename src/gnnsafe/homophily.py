@@ -52,6 +52,6 @@ def score_homophily(scores: Tensor, edge_index: Tensor) -> float:
     1.0
     """
     ends = scores.double()[edge_index[:, edge_index[0] != edge_index[1]]]
-    ends = ends - ends.mean(dim=1, keepdim=True)
-    scale = float(ends.square().sum(dim=1).prod().sqrt())
-    return float(ends.prod(dim=0).sum()) / scale if scale > 0 else math.nan
+    centred = ends - ends.mean(dim=1, keepdim=True)
+    squares, rounding = centred.square().sum(dim=1), 1e-24 * ends.square().sum(dim=1)
+    return float(centred.prod(dim=0).sum() / squares.prod().sqrt()) if (squares > rounding).all() else math.nan

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from gnnsafe.borrowed import borrowed, eager
 from gnnsafe.calling import passed, single_tensor, takes, unwritten
-from gnnsafe.checks import Task, check_features, check_logits, check_task, check_tensor
+from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph, changed, check_graph, plain
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.regions import row_kinds
 
-__all__ = ["CAREFUL", "Classifier", "Outputs", "Penultimate", "full_precision"]
+__all__ = ["CAREFUL", "Classifier", "Outputs", "Penultimate"]
 
 CAREFUL: set[type[nn.Module]] = set()  # models that refuse features that are no numbers and edges of missing nodes
 
@@ -147,11 +147,6 @@ class Classifier:
         return full_precision(embeddings)
 
 
-def full_precision(tensor: Tensor) -> Tensor:
-    """Half precision has too few digits for energies."""
-    return tensor.float() if tensor.is_floating_point() and tensor.dtype.itemsize < 4 else tensor
-
-
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model."""
@@ -178,15 +173,16 @@ class Outputs:
         check_graph(graph, num_features=num_features, content=not classifier.checks_content)
         return classifier(graph)
 
-    @property
+    @cached_property
     def embeddings(self) -> Tensor:
-        """The penultimate embedding, [nodes, dimensions]."""
+        """The penultimate embedding, [nodes, dimensions], once it is known to be finite."""
         if self.embedded is None:
             named = [name for name, _ in self.classifier.model.named_modules() if name] if self.classifier else []
             raise InputError(
                 "'embedding' must name the submodule whose output is the model's penultimate embedding (got none)"
                 + (f"; it has {', '.join(named[:8])}{', …' if len(named) > 8 else ''}" if named else "")
             )
+        check_finite("embeddings", self.embedded)
         return self.embedded
 
     @cached_property

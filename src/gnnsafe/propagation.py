@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_scores, check_tensor
+from gnnsafe.checks import check_node, check_scores, check_tensor
 from gnnsafe.errors import is_number, require, require_known, require_whole
+from gnnsafe.scores import saturated
 from gnnsafe.sparse import Isolated, Sparse, mean_matrix
 
 __all__ = ["Unpropagated", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
@@ -73,7 +75,7 @@ def weights(
     check_propagation(steps, alpha, isolated)
     matrix = mean_matrix(edge_index, num_nodes=num_nodes, dtype=torch.float64, isolated=isolated)
     row = torch.zeros(num_nodes, dtype=torch.float64)
-    row[node] = 1.0
+    row[check_node(node, num_nodes)] = 1.0
     for _ in range(steps):
         row = alpha * row + (1 - alpha) * (matrix.T @ row)
     return row
@@ -95,10 +97,17 @@ def shares(
 def diffused(
     values: Tensor, edge_index: Tensor, *, steps: int, alpha: float = 0.5, isolated: Isolated = "keep"
 ) -> Tensor:
-    """The same for any values of nodes, one number or a row of them."""
+    """The same for any values of nodes, one number or a row of them.
+
+    A mean lies within the range of what it is made of, so where a sum or difference on the way left float32's, all of
+    it is done again in double precision.
+    """
     check_tensor("edge_index", edge_index)
     matrix = mean_matrix(edge_index, num_nodes=len(values), dtype=values.dtype, isolated=isolated)
-    return mixed(values, matrix, steps, alpha)
+    result = mixed(values, matrix, steps, alpha)
+    if values.dtype == torch.float64 or math.isfinite(result.sum().item()):
+        return result
+    return saturated(diffused(values.double(), edge_index, steps=steps, alpha=alpha, isolated=isolated), values.dtype)
 
 
 def mixed(values: Tensor, matrix: Sparse, steps: int, alpha: float) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import Task, check_logits, check_task
+from gnnsafe.checks import FLOAT32_MAX, Task, check_logits, check_task
 from gnnsafe.errors import is_number, require
 
 __all__ = [
@@ -23,14 +23,17 @@ __all__ = [
     "log_probabilities",
     "max_logit",
     "max_softmax",
+    "saturated",
 ]
 
+TINY = torch.finfo(torch.float32).tiny
 ROWS = 2**14  # at once: what logsumexp makes on its way then stays in the cache
 
 
 def check_temperature(temperature: float) -> None:
-    """A temperature is a positive number."""
-    require(is_number(temperature) and 0 < temperature < float("inf"), "temperature", "be > 0", temperature)
+    """A temperature is a positive number that float32 has."""
+    holds = is_number(temperature) and TINY <= temperature <= FLOAT32_MAX
+    require(holds, "temperature", "be > 0 and within the range of float32", temperature)
 
 
 def check_gamma(gamma: float) -> None:
@@ -56,11 +59,11 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     [-1.3862...]
     """
     check_temperature(temperature)
-    heads = _heads(logits, task)
-    heads = heads if temperature == 1 else heads / temperature
-    parts = [torch.logsumexp(rows, dim=-1) for rows in torch.split(heads, ROWS)]
+    rows = torch.split(_heads(logits, task), ROWS)
+    parts = [torch.logsumexp(part if temperature == 1 else part.double() / temperature, dim=-1) for part in rows]
     free = parts[0] if len(parts) == 1 else torch.cat(parts)
-    return -temperature * (free if task == "multiclass" else free.sum(dim=1))
+    free = free if task == "multiclass" else free.sum(dim=1, dtype=torch.float64)
+    return saturated(-temperature * free, logits.dtype)
 
 
 def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
@@ -111,7 +114,20 @@ def log_probabilities(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
     >>> log_probabilities(torch.tensor([[0.0]]), task="multilabel").tolist()
     [[-0.6931..., -0.6931...]]
     """
-    return torch.log_softmax(_heads(logits, task), dim=-1).flatten(start_dim=1)
+    log_p = torch.log_softmax(_heads(logits, task), dim=-1).flatten(start_dim=1)
+    return log_p.clamp(min=torch.finfo(log_p.dtype).min)  # −∞ where two logits differ by more than there are numbers
+
+
+def saturated(scores: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Scores in that precision; those beyond its range become its largest number, so that finite ones stay finite.
+
+    >>> saturated(torch.tensor([2.0, 1e300], dtype=torch.float64)).tolist()
+    [2.0, 3.4028...e+38]
+    """
+    if scores.dtype == dtype:
+        return scores
+    limits = torch.finfo(dtype)
+    return scores.clamp(limits.min, limits.max).to(dtype)
 
 
 def _heads(logits: Tensor, task: Task) -> Tensor:

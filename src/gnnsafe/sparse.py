@@ -21,7 +21,7 @@ import xxhash
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gnnsafe.checks import check_edge_index
+from gnnsafe.checks import check_edge_index, full_precision
 from gnnsafe.hashing import content
 
 __all__ = [
@@ -104,6 +104,8 @@ def _parts(csr: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _times(csr: Tensor, parts: tuple[Tensor, Tensor, Tensor], dense: Tensor) -> Tensor:
     """A X: each row a weighted sum of rows of X, a bag of embeddings, whose float32 kernel is faster than MKL's."""
+    if dense.dtype.itemsize < 4:  # there is no product in half precision
+        return _times(csr, parts, dense.float()).to(dense.dtype)
     if dense.dtype != torch.float32 or dense.dim() == 1 or dense.shape[1] < BAG_COLUMNS:
         return csr @ dense
     starts, columns, entries = parts
@@ -114,6 +116,8 @@ def _times(csr: Tensor, parts: tuple[Tensor, Tensor, Tensor], dense: Tensor) -> 
 class Pattern:
     """Where a sparse square matrix has its entries, sorted by row; the entries themselves vary.
 
+    An entry that is given `times` over is there once, and counts as often in an average.
+
     >>> pattern = Pattern(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
     >>> pattern.average(torch.tensor([2.0, 2.0, 5.0]), torch.tensor([[1.0], [3.0]])).tolist()
     [[2.0], [3.0]]
@@ -122,6 +126,9 @@ class Pattern:
     def __init__(self, rows: Any, columns: Any, size: int) -> None:
         order = np.lexsort((columns, rows))
         rows, columns = rows[order], columns[order]
+        first = np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (np.diff(columns, prepend=-1) != 0))
+        times = np.diff(first, append=len(rows))
+        rows, columns = rows[first], columns[first]
         back = np.lexsort((rows, columns))
         self.size = size
         # 32 bits are what MKL wants; they are gathered with several times as fast, too.
@@ -129,14 +136,17 @@ class Pattern:
         self.starts, self.starts_back = (_int32(_starts(part, size)) for part in (rows, columns))
         self.columns_back = _int32(rows[back])
         self.offsets = self.starts.long()
+        self.times = _int32(times) if (times > 1).any() else None
 
     def average(self, scores: Tensor, dense: Tensor) -> Tensor:
         """Row i: Σ_j α_ij x_j with α_i the softmax of the scores of row i's entries; no row may be empty."""
         highest = torch.segment_reduce(scores.detach(), "max", offsets=self.offsets)
         weights = (scores - highest.index_select(0, self.rows)).exp()
+        weights = weights if self.times is None else weights * self.times
         total = torch.segment_reduce(weights, "sum", offsets=self.offsets)
-        summed: Tensor = _WeightedSum.apply(self, weights, dense)  # type: ignore[no-untyped-call]
-        return summed / total.unsqueeze(1)
+        parts = full_precision(weights), full_precision(dense)
+        summed: Tensor = _WeightedSum.apply(self, *parts)  # type: ignore[no-untyped-call]
+        return summed.to(dense.dtype) / total.unsqueeze(1)
 
     def matrix(self, entries: Tensor) -> Tensor:
         """The matrix with these entries."""
@@ -257,7 +267,8 @@ def sparse_enough(x: Tensor) -> bool:
 
 
 def scipy_csr(x: Tensor) -> Any:
-    """A dense or CSR tensor as scipy's CSR, the latter without a copy."""
+    """A dense or CSR tensor as scipy's CSR, the latter without a copy unless in half precision, which scipy has not."""
+    x = full_precision(x)
     if x.layout == torch.strided:
         return sp.csr_array(x.numpy())
     parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
@@ -274,7 +285,7 @@ def in_degrees(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def _numpy_dtype(dtype: torch.dtype) -> Any:
-    return torch.empty(0, dtype=dtype).numpy().dtype
+    return full_precision(torch.empty(0, dtype=dtype)).numpy().dtype
 
 
 @remembered
@@ -327,7 +338,7 @@ def gcn_matrix(edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype) -> Spa
 def attention_pattern(edge_index: Tensor, *, num_nodes: int, heads: int) -> Pattern:
     """The edges, with exactly one self-loop per node, of `heads` copies of the graph; node i's copy k is i·heads + k.
 
-    Attention with many heads is attention with one on so many copies. Repeated edges are as many entries.
+    Attention with many heads is attention with one on so many copies. A repeated edge counts as often as it is given.
 
     >>> pattern = attention_pattern(torch.tensor([[0], [1]]), num_nodes=2, heads=2)
     >>> pattern.rows.tolist(), pattern.columns.tolist()

@@ -155,7 +155,7 @@ def test_any_object_with_features_and_edges_will_do(directed):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda data: shifts.rewire(data, 0, sweeps=0), r"'sweeps' must be >= 1 \(got 0\)"),
+        (lambda data: shifts.rewire(data, 0, sweeps=0), r"'sweeps' must be a whole number >= 1 \(got 0\)"),
         (lambda data: shifts.rewire(data, -1), r"'seed' must be a whole number >= 0 \(got -1\)"),
         (lambda data: shifts.rewire(data, 0.5), r"'seed' must be a whole number >= 0 \(got 0.5\)"),
         (lambda data: shifts.perturb_edges(data, 0, rate=1.5), r"'rate' must lie in \[0, 1\] \(got 1.5\)"),

@@ -55,8 +55,9 @@ def test_sparse_features_score_the_same(name):
 
 def test_cosine_of_long_vectors():
     x = torch.tensor([[1e-20, 0.0, 0.0], [1e18, 1e18, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]).double()
-    assert scored(MeanCosine(), x)[0] == pytest.approx(0.0, abs=1e-7)  # too short to have a direction
-    assert scored(MeanCosine(), x)[3] == pytest.approx(-math.sqrt(0.5) / 2)
+    for features in (x, x.float()):
+        assert scored(MeanCosine(), features)[0] == pytest.approx(-math.sqrt(0.5))  # short, but of a direction
+        assert scored(MeanCosine(), features)[3] == pytest.approx(-(1 + math.sqrt(0.5)) / 2)
 
 
 def test_propagated_and_several_together_need_no_model_either():

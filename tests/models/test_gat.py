@@ -58,9 +58,24 @@ def test_the_embedding_is_that_of_all_heads(directed):
 
 def test_the_pattern_has_every_edge_once_for_each_head(directed):
     pattern = attention_pattern(directed.edge_index, num_nodes=5, heads=3)
-    kept = [(0, 1), (0, 1), (1, 2), (2, 0), (3, 2), *((node, node) for node in range(5))]
+    kept = [(0, 1), (1, 2), (2, 0), (3, 2), *((node, node) for node in range(5))]
     expected = sorted((3 * target + head, 3 * source + head) for source, target in kept for head in range(3))
     assert list(zip(pattern.rows.tolist(), pattern.columns.tolist(), strict=True)) == expected
+    assert [pattern.times[expected.index((3 + head, head))].item() for head in range(3)] == [
+        2,
+        2,
+        2,
+    ]  # 0→1, given twice
+
+
+def test_more_repeated_edges_than_pairs_of_nodes():
+    """More edges than a matrix of the nodes has places: they are counted, and gradients pass them."""
+    x, model = torch.randn(3, 6, requires_grad=True), GAT(6, 8, 3)
+    edges = torch.tensor([[0, 1, 1], [1, 2, 2]]).repeat(1, 50)
+    once = torch.tensor([[0, 1], [1, 2]])
+    model.eval()(x, edges).sum().backward()
+    assert torch.isfinite(x.grad).all()
+    torch.testing.assert_close(model(x, torch.cat([once] * 3, dim=1)), model(x, once.repeat_interleave(3, dim=1)))
 
 
 def test_bad_heads():

@@ -14,7 +14,7 @@ import torch
 from gnnsafe.datasets import shifts
 from gnnsafe.datasets.catalogue import DATASETS, Parts, synthetic_dataset
 from gnnsafe.datasets.shifts.graphs import TestNodes
-from gnnsafe.errors import require, require_known
+from gnnsafe.errors import require, require_known, require_seed
 from gnnsafe.graph import Data, changed
 
 __all__ = ["Benchmark", "load_benchmark"]
@@ -75,7 +75,7 @@ def load_benchmark(
     require_known("test_nodes", test_nodes, get_args(TestNodes))
     require_known("split", split, get_args(Split))
     require_known("head", head, get_args(Head))
-    require(isinstance(seed, int) and seed >= 0, "seed", "be a whole number >= 0", seed)
+    require_seed(seed)
     if shift in dataset.own:
         parts, source = dataset.own[shift](root, seed)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gnnsafe.errors import require_seed
 from gnnsafe.graph import Data
 
 __all__ = ["large_split", "per_class_split", "random_split", "time_split"]
@@ -26,7 +27,7 @@ def large_split(data: Data, nodes: Tensor, seed: int) -> Data:
 
 def per_class_split(data: Data, seed: int) -> Data:
     """20 training nodes per class, then 500 for validation and 1,000 for testing: the public split's shape."""
-    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
+    order = _order(data.num_nodes, seed)
     train = torch.cat([order[data.y[order] == label][:20] for label in data.y.unique()])
     rest = order[~torch.isin(order, train)]
     return _with_masks(data, train, rest[:500], rest[500:1500])
@@ -45,7 +46,12 @@ def time_split(data: Data, nodes: Tensor, times: Tensor, seed: int) -> Data:
 
 def _shuffled(nodes: Tensor, seed: int) -> Tensor:
     ids = nodes.nonzero().squeeze(1)
-    return ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))]
+    return ids[_order(len(ids), seed)]
+
+
+def _order(count: int, seed: int) -> Tensor:
+    require_seed(seed)
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))
 
 
 def _with_masks(data: Data, *ids: Tensor) -> Data:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gnnsafe.errors import require, require_whole
+from gnnsafe.errors import is_number, require, require_seed, require_whole
 from gnnsafe.graph import Data
 
 __all__ = ["DOMAINS", "EXPOSURE", "ID", "OOD", "synthetic"]
@@ -34,7 +34,8 @@ def synthetic(seed: int, *, nodes: int, edges: int, features: int, classes: int,
     require(nodes >= 10 * classes, "nodes", f"be >= 10 per class, {10 * classes}", nodes)
     require(features >= 4 * classes, "features", f"be >= 4 per class, {4 * classes}", features)
     require(0 <= edges <= 10**8, "edges", "lie in [0, 1e8]", edges)
-    require(0 <= drift <= 1, "drift", "lie in [0, 1]", drift)
+    require(is_number(drift) and 0 <= drift <= 1, "drift", "lie in [0, 1]", drift)
+    require_seed(seed)
     rng = np.random.default_rng(seed)
     y = rng.integers(classes, size=nodes)
     year = rng.integers(FIRST, LAST + 1, size=nodes)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import field, fields
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
+from gnnsafe.arguments import PlainNumbers
 from gnnsafe.borrowed import without_autocast
 from gnnsafe.checks import Task, check_binary, check_finite, check_labels, check_mask, check_tensor
 from gnnsafe.errors import NotFittedError, require
@@ -26,7 +27,7 @@ def fitted() -> Any:
     return field(init=False, repr=False, compare=False)
 
 
-class Method(ABC):
+class Method(metaclass=PlainNumbers):
     """How to score: a small dataclass that knows no model, no file and no threshold."""
 
     kind: ClassVar[Kind] = "post-hoc"

@@ -18,6 +18,8 @@ from gnnsafe.outputs import Outputs
 
 __all__ = ["Consensus"]
 
+TOLERANCE = 1e-5
+
 
 def _each_of_its_kind() -> tuple[Method, ...]:
     """One that reads logits, one embeddings, one neighbours, one edges."""
@@ -28,7 +30,9 @@ def _each_of_its_kind() -> tuple[Method, ...]:
 class Consensus(Method):
     """Several methods together: −Σ_m log p_m, p their conformal p-values among ID validation nodes (Fisher, 1925).
 
-    The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution.
+    The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution. A method's
+    scores count as equal where they differ by less than 1e-5 or by less than 1e-5 of themselves, so that the rounding
+    of a forward, which depends on the order of the nodes, breaks no ties.
     """
 
     methods: tuple[Method, ...] = field(default_factory=_each_of_its_kind)
@@ -64,5 +68,6 @@ class Consensus(Method):
         calibration = self.calibration_
         scores = torch.stack([scores_of(method, outputs) for method in self.methods])
         count = calibration.shape[1]
-        at_least = count - torch.searchsorted(calibration, scores)  # in each row, those not below the score
+        below = torch.searchsorted(calibration, scores - TOLERANCE * (1 + scores.abs()))
+        at_least = count - below  # in each row, those not below the score
         return -((1 + at_least) / (count + 1)).log().sum(dim=0).float()

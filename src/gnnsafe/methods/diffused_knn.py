@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.knn import nearest_distances
+from gnnsafe.methods.rows import unit_rows
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Unpropagated, diffused, propagate
 
@@ -56,4 +56,4 @@ class DiffusedKNN(Method):
         return nearest_distances(self._diffused(outputs), self.bank_, self.k).mean(dim=1).float()
 
     def _diffused(self, outputs: Outputs) -> Tensor:
-        return F.normalize(diffused(outputs.embeddings, outputs.graph.edge_index, steps=self.diffusion))
+        return unit_rows(diffused(outputs.embeddings, outputs.graph.edge_index, steps=self.diffusion))

@@ -10,9 +10,12 @@ from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Unpropagated, propagate
+from gnnsafe.scores import saturated
 from gnnsafe.sparse import in_degrees, mean_matrix
 
 __all__ = ["DirichletEnergy"]
+
+ROUNDING = 1e-12  # of the squares that are subtracted: less than that is left of them where all are alike
 
 
 @dataclass
@@ -45,5 +48,6 @@ class DirichletEnergy(Method):
         mean = mean_matrix(edges, num_nodes=len(h), dtype=h.dtype, isolated="keep")
         a = h / (1 + in_degrees(edges, len(h))).sqrt()[:, None]
         square = a.square().sum(dim=1)
-        roughness = square - 2 * (a * (mean @ a)).sum(dim=1) + mean @ square
-        return roughness.clamp(min=0).float()
+        squares = square + mean @ square
+        roughness = squares - 2 * (a * (mean @ a)).sum(dim=1)
+        return saturated(roughness.where(roughness > ROUNDING * squares, 0))

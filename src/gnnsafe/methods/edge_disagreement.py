@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import log_probabilities
+from gnnsafe.scores import log_probabilities, saturated
 
 __all__ = ["EdgeDisagreement"]
 
@@ -21,4 +22,4 @@ class EdgeDisagreement(Method):
         """Σ_c p°_c (log p°_c − log p_c), p° of every node alone."""
         alone = log_probabilities(outputs.without_edges.logits, task=outputs.task)
         together = log_probabilities(outputs.logits, task=outputs.task)
-        return (alone.exp() * (alone - together)).sum(dim=1).float()
+        return saturated((alone.exp() * (alone - together)).sum(dim=1, dtype=torch.float64))

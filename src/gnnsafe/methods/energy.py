@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import check_temperature, check_unnormalised, energy
+from gnnsafe.scores import check_temperature, check_unnormalised, energy, saturated
 
 __all__ = ["Energy"]
 
@@ -27,4 +27,4 @@ class Energy(Method):
         energies = energy(outputs.logits, temperature=self.temperature, task=outputs.task)
         if outputs.task == "multiclass":
             check_unnormalised(energies if self.temperature == 1 else energy(outputs.logits))
-        return energies.float()
+        return saturated(energies)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gnnsafe.checks import full_precision
+from gnnsafe.methods.rows import lengths
 from gnnsafe.methods.typicality import Typicality
 from gnnsafe.outputs import Outputs
 from gnnsafe.sparse import scipy_csr
@@ -23,6 +26,5 @@ class FeatureNorm(Typicality):
         """‖x‖₂."""
         x = outputs.graph.x
         if x.layout == torch.sparse_csr:
-            return torch.from_numpy(sp.linalg.norm(scipy_csr(x), axis=1))
-        norm: Tensor = torch.linalg.vector_norm(x, dim=1)
-        return norm
+            return torch.from_numpy(sp.linalg.norm(scipy_csr(x).astype(np.float64), axis=1))
+        return lengths(full_precision(x))

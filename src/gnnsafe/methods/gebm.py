@@ -8,10 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnsafe.checks import FLOAT32_MAX
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.methods.base import Method, check_multiclass, class_members, fitted
+from gnnsafe.methods.rows import vary
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import diffused
+from gnnsafe.scores import saturated
 
 __all__ = ["GEBM"]
 
@@ -36,7 +39,7 @@ class GEBM(Method):
     offset_: Tensor = fitted()
 
     def __post_init__(self) -> None:
-        require(is_number(self.gamma) and self.gamma >= 0, "gamma", "be >= 0", self.gamma)
+        require(is_number(self.gamma) and 0 <= self.gamma <= FLOAT32_MAX, "gamma", "be >= 0", self.gamma)
         require_whole("steps", self.steps, 0)
 
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> GEBM:
@@ -52,12 +55,18 @@ class GEBM(Method):
         squares = torch.stack(
             [member @ (h - mean).square() for mean, member in zip(self.means_, members.T, strict=True)]
         )
-        pooled = squares.sum(dim=0) / count.sum()
+        pooled, total = squares.sum(dim=0) / count.sum(), h - h.mean(dim=0)
+        dtype = outputs.embeddings.dtype
+        if not vary(pooled.sqrt(), h, dtype):  # all alike within each class: what is left is how the classes differ
+            pooled = total.square().mean(dim=0)
+        varied = vary(total, h, dtype) and bool(pooled.any())
+        require(varied, "embeddings", "differ between training nodes", "all alike")
         # A unit that is silent in a class, or a class of one node, has no variance of its own: the pooled one helps.
-        self.variances_ = squares / count + 0.01 * pooled + 1e-6 * pooled.mean() + torch.finfo(h.dtype).tiny
+        self.variances_ = squares / count + 0.01 * pooled + 1e-6 * pooled.mean()
         near, far = _range(self._distances(h))
         low, high = _range(logits[:, self.classes_])
-        self.slope_ = (high - low) / (far - near).clamp(min=torch.finfo(h.dtype).eps)
+        near = near.where(far - near > 1e-9 * far, 0)  # all equally far: the range of distances begins at 0
+        self.slope_ = ((high - low) / (far - near)).where(far > near, 0)
         self.offset_ = low - self.slope_ * near
         return self
 
@@ -70,12 +79,13 @@ class GEBM(Method):
         alone = outputs.without_edges
         distance = self.slope_ * self._distances(alone.embeddings.double()) + self.offset_
         evidence = alone.logits.double()[:, self.classes_] - self.gamma * distance
+        evidence = evidence.clamp(-FLOAT32_MAX, FLOAT32_MAX)
 
         def smooth(values: Tensor) -> Tensor:
             return diffused(values, outputs.graph.edge_index, steps=self.steps)
 
         own = -torch.logsumexp(evidence, dim=1)
-        return (-torch.logsumexp(smooth(evidence), dim=1) + smooth(own) + own).float()
+        return saturated(-torch.logsumexp(smooth(evidence), dim=1) + smooth(own) + own)
 
     def _distances(self, h: Tensor) -> Tensor:
         pairs = zip(self.means_, self.variances_, strict=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnsafe.errors import require_known
 from gnnsafe.methods.base import Kind, Method, check_multiclass
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import energy, max_softmax
+from gnnsafe.scores import energy, max_softmax, saturated
 
 __all__ = ["GPN"]
 
@@ -39,4 +39,4 @@ class GPN(Method):
         if self.measure == "confidence":
             return max_softmax(outputs.logits).float()
         seen = outputs.without_edges if self.measure == "features" else outputs
-        return torch.exp(energy(seen.logits)).float()  # energy(log α) = −log α₀
+        return saturated(torch.exp(energy(seen.logits).double()))  # energy(log α) = −log α₀

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnsafe.checks import FLOAT32_MAX
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Kind, Method, fitted
@@ -18,6 +19,8 @@ from gnnsafe.scores import max_softmax
 from gnnsafe.sparse import in_degrees, mean_matrix
 
 __all__ = ["GRASP", "GraphNodes"]
+
+ROUNDING = 1e-5  # probabilities that differ by less count as equal, whatever order their nodes come in
 
 
 @dataclass
@@ -58,7 +61,7 @@ class GRASP(Method):
     def __post_init__(self) -> None:
         require_whole("steps", self.steps, 0)
         require(is_number(self.share) and 0 < self.share < 0.5, "share", "lie in (0, 0.5)", self.share)
-        require(is_number(self.weight) and self.weight > 0, "weight", "be > 0", self.weight)
+        require(is_number(self.weight) and 0 < self.weight <= FLOAT32_MAX, "weight", "be > 0", self.weight)
 
     def learns_from_validation(self) -> bool:
         """It does."""
@@ -79,7 +82,7 @@ class GRASP(Method):
         scores, size = nodes.scores, len(nodes.scores)
         degree = in_degrees(nodes.edge_index, size)
         mean = mean_matrix(nodes.edge_index, num_nodes=size, dtype=scores.dtype, isolated="keep")
-        joined = self._joined(nodes, lambda marks: degree * (mean @ marks))
+        joined = self._joined(nodes, lambda marks: (degree * (mean @ marks)).round())
         clique = self.weight * joined  # the clique's rows are this times joinedᵀ: it is never built
         total = degree + clique * joined.sum()
         held = scores.min()
@@ -105,7 +108,7 @@ class GRASP(Method):
         if not test.any():
             return nodes.known.to(nodes.scores.dtype)
         low, high = np.quantile(nodes.scores[test].numpy(), [self.share, 1 - self.share])
-        sure, unsure = test & (nodes.scores <= low), test & (nodes.scores >= high)
+        sure, unsure = test & (nodes.scores <= low + ROUNDING), test & (nodes.scores >= high - ROUNDING)
         gain = counted(sure.to(nodes.scores.dtype)) / (counted(unsure.to(nodes.scores.dtype)) + 1)
         better = nodes.known & (gain > float(np.median(gain[nodes.known].numpy())))
         return (better if better.any() else nodes.known).to(nodes.scores.dtype)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import require
 from gnnsafe.methods.base import Method, class_members, fitted
 from gnnsafe.methods.perturbation import check_epsilon, perturbed
+from gnnsafe.methods.rows import unit_rows, vary
 from gnnsafe.outputs import Outputs
+from gnnsafe.scores import saturated
 
 __all__ = ["Mahalanobis", "ledoit_wolf"]
 
@@ -59,11 +60,12 @@ class Mahalanobis(Method):
         members = members[:, members.any(dim=0)]
         means = members.T @ h / members.sum(dim=0)[:, None]
         residuals = torch.cat([(h - mean)[member > 0] for mean, member in zip(means, members.T, strict=True)])
-        if not residuals.any():  # one node per class: what they share is how they differ from each other
+        dtype = outputs.embeddings.dtype
+        if not vary(residuals, h, dtype):  # one node per class: what they share is how they differ from each other
             residuals = h - h.mean(dim=0)
-        require(bool(residuals.any()), "embeddings", "differ between training nodes", "all alike")
+        require(vary(residuals, h, dtype), "embeddings", "differ between training nodes", "all alike")
         values, vectors = torch.linalg.eigh(ledoit_wolf(residuals))
-        kept = values > values[-1] * len(values) * torch.finfo(outputs.embeddings.dtype).eps
+        kept = values > values[-1] * len(values) * torch.finfo(dtype).eps
         self.whitening_ = vectors[:, kept] / values[kept].sqrt()
         self.means_ = means @ self.whitening_
         return self
@@ -76,15 +78,16 @@ class Mahalanobis(Method):
         """min_c ‖hW − μ_c W‖²."""
         self.means_  # noqa: B018 - says if it is not fitted before any work is done
         after = perturbed(outputs, self.epsilon, lambda outputs: self._distance(outputs).sum())
-        return self._distance(after).float()
+        return saturated(self._distance(after))
 
     def _distance(self, outputs: Outputs) -> Tensor:
         return torch.cat([self._nearest(rows) for rows in torch.split(outputs.embeddings, CHUNK)])
 
     def _nearest(self, embeddings: Tensor) -> Tensor:
-        points = self._rows(embeddings) @ self.whitening_
-        lengths, means = points.square().sum(dim=1, keepdim=True), self.means_
+        centre = self.means_.mean(dim=0)  # about it squares are small, and so is their rounding
+        points, means = self._rows(embeddings) @ self.whitening_ - centre, self.means_ - centre
+        lengths = points.square().sum(dim=1, keepdim=True)
         return (lengths - 2 * points @ means.T + means.square().sum(dim=1)).amin(dim=1).clamp(min=0)
 
     def _rows(self, embeddings: Tensor) -> Tensor:
-        return F.normalize(embeddings.double()) if self.normalize else embeddings.double()
+        return unit_rows(embeddings.double()) if self.normalize else embeddings.double()

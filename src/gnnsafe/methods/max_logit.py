@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import max_logit
+from gnnsafe.scores import max_logit, saturated
 
 __all__ = ["MaxLogit"]
 
@@ -19,4 +19,4 @@ class MaxLogit(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−max_c z_c."""
-        return max_logit(outputs.logits).float()
+        return saturated(max_logit(outputs.logits))

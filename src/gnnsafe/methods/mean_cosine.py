@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
+from gnnsafe.checks import full_precision
 from gnnsafe.methods.base import Kind, Method
+from gnnsafe.methods.rows import unit_rows
 from gnnsafe.outputs import Outputs
 from gnnsafe.sparse import mean_matrix, scipy_csr, sparse_enough
 
@@ -32,12 +34,12 @@ class MeanCosine(Method):
 
     def score(self, outputs: Outputs) -> Tensor:
         """−⟨x̂_i, mean_j x̂_j⟩."""
-        x, edges = outputs.graph.x, outputs.graph.edge_index
+        x, edges = full_precision(outputs.graph.x), outputs.graph.edge_index
         mean = mean_matrix(edges, num_nodes=x.shape[0], dtype=x.dtype, isolated="decay")
         if not sparse_enough(x):
-            unit = F.normalize(outputs.dense_features())
+            unit = unit_rows(full_precision(outputs.dense_features()))
             return -(unit * (mean @ unit)).sum(dim=1).float()
-        rows = scipy_csr(x)
+        rows = scipy_csr(x).astype(np.float64)  # float32 has no square of 1e20
         length = sp.linalg.norm(rows, axis=1)
-        unit = sp.diags_array(1 / length.clip(min=1e-12)) @ rows
+        unit = sp.diags_array(1 / np.where(length > 0, length, 1)) @ rows
         return -torch.from_numpy(unit.multiply(scipy_csr(mean.csr) @ unit).sum(axis=1)).float()

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnsafe.checks import full_precision
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.perturbation import check_epsilon, perturbed
 from gnnsafe.outputs import Outputs
@@ -56,11 +57,11 @@ class ODIN(Method):
 
     def _doubt(self, outputs: Outputs) -> Tensor:
         """Σ −log max_c softmax(z/T)_c, the cross-entropy to the model's own predictions."""
-        log_p = log_probabilities(outputs.logits / self.temperature, task=outputs.task)
+        log_p = log_probabilities(outputs.logits.double() / self.temperature, task=outputs.task)
         heads = log_p.view(len(log_p), -1, 2) if outputs.task == "multilabel" else log_p
         return -heads.amax(dim=-1).sum()
 
 
 def _root_mean_square(x: Tensor, mask: Tensor) -> float:
-    rows = x[mask].numpy() if x.layout == torch.strided else scipy_csr(x)[mask.numpy()].data
+    rows = full_precision(x[mask]).numpy() if x.layout == torch.strided else scipy_csr(x)[mask.numpy()].data
     return math.sqrt(float(np.square(rows, dtype=np.float64).sum()) / (int(mask.sum()) * x.shape[1]))

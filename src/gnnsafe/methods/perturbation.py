@@ -32,6 +32,7 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
     if gradient is None:
         raise InputError("'model' must let gradients reach data.x for a step of its features (got none); use epsilon=0")
-    moved = gradient.sign_().mul_(-epsilon).add_(x.detach())
+    limits = torch.finfo(x.dtype)
+    moved = gradient.sign_().mul_(-epsilon).add_(x.detach()).clamp_(limits.min, limits.max)
     # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
     return outputs.again(changed(outputs.graph, x=moved.requires_grad_()))

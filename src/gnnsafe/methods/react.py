@@ -11,7 +11,7 @@ from gnnsafe.errors import is_number, require
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import check_unnormalised, energy
+from gnnsafe.scores import check_unnormalised, energy, saturated
 
 __all__ = ["ReAct"]
 
@@ -37,11 +37,11 @@ class ReAct(Method):
         if outputs.task == "multiclass":
             check_unnormalised(energy(outputs.logits))
         activations = outputs.embeddings[node_mask(outputs.graph, "val_mask")]
-        self.limit_ = float(np.percentile(activations.numpy(), self.percentile))
+        self.limit_ = float(np.percentile(activations.double().numpy(), self.percentile))
         return self
 
     def score(self, outputs: Outputs) -> Tensor:
         """−log Σ_c exp(z_c) of the model with its embeddings cut off at c."""
         limit = self.limit_
         clipped = outputs.again(edit=lambda embeddings: embeddings.clamp(max=limit))
-        return energy(clipped.logits, task=outputs.task).float()
+        return saturated(energy(clipped.logits, task=outputs.task))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnsafe.methods.base import Kind, Method, fitted
 from gnnsafe.outputs import Outputs
+from gnnsafe.scores import saturated
 
 __all__ = ["Typicality"]
 
@@ -26,12 +27,12 @@ class Typicality(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Typicality:
         """Learn the training nodes' median."""
         super().fit(outputs, y, mask)
-        self.typical_ = float(np.median(self.value(outputs)[mask].detach().numpy()))
+        self.typical_ = float(np.median(self.value(outputs)[mask].detach().double().numpy()))
         return self
 
     def score(self, outputs: Outputs) -> Tensor:
         """|v − median|."""
-        return (self.value(outputs).detach().double() - self.typical_).abs().float()
+        return saturated((self.value(outputs).detach().double() - self.typical_).abs())
 
     @abstractmethod
     def value(self, outputs: Outputs) -> Tensor:

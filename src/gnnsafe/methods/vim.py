@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import check_unnormalised, energy
+from gnnsafe.scores import check_unnormalised, energy, saturated
 
 __all__ = ["ViM"]
 
@@ -51,4 +51,4 @@ class ViM(Method):
     def score(self, outputs: Outputs) -> Tensor:
         """a‖Rᵀ(h − μ)‖ − log Σ_c exp(z_c)."""
         residual: Tensor = ((outputs.embeddings.double() - self.origin_) @ self.directions_).norm(dim=1)
-        return (self.scale_ * residual + energy(outputs.logits.double(), task=outputs.task)).float()
+        return saturated(self.scale_ * residual + energy(outputs.logits.double(), task=outputs.task))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from inspect import signature
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
+from gnnsafe.arguments import PlainNumbers
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import check_fits
 from gnnsafe.outputs import Penultimate
@@ -23,7 +24,7 @@ def glorot(rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
 
 
-class Constructed(nn.Module):
+class Constructed(nn.Module, metaclass=PlainNumbers):
     """A module that remembers what it was constructed with, so that a file can say how to make it again."""
 
     arguments: dict[str, Any]
@@ -41,7 +42,7 @@ class Constructed(nn.Module):
         return module
 
 
-class Backbone(Constructed, ABC):
+class Backbone(Constructed):
     """H ← Dropout(ReLU(BatchNorm(layer(H)))) from layer to layer, logits layer(H) + b.
 
     A model says what it reads of a graph (`read`), its first layer (`stem`) and each other one (`layer`). A bias before

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.checks import Task, check_binary
-from gnnsafe.errors import TrainingError, is_number, require, require_whole
+from gnnsafe.errors import TrainingError, is_number, require, require_seed, require_whole
 from gnnsafe.graph import Graph, check_graph, excerpt, node_labels, node_mask, reaching
 from gnnsafe.models.passes import passes
 from gnnsafe.outputs import Outputs
 from gnnsafe.sparse import Held
 from gnnsafe.training.objectives import Objective, exposure_missing
+from gnnsafe.training.randomness import OwnRandomness
 
 __all__ = ["History", "train"]
 
@@ -54,10 +55,17 @@ def train(
     the best weights so far, and those it came with where there are none. `task="multilabel"`: `y` has a 0 or 1 per
     node and label, and the logits are those of sigmoids. `each_epoch` is called after every epoch, to show or to keep
     what training has seen so far.
+
+    Trainings in several threads, each of a model of its own, end with the weights that each ends with alone, provided
+    that no other thread draws torch's global random numbers meanwhile; they take turns in their forward passes.
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
     require(is_number(weight_decay) and 0 <= weight_decay < math.inf, "weight_decay", "be >= 0", weight_decay)
+    if seed is not None:
+        require_seed(seed)
+    require(each_epoch is None or callable(each_epoch), "each_epoch", "be called with a History", repr(each_epoch))
+    require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
     _check_objective(objective)
     _check_data(model, data, task)
     # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
@@ -74,12 +82,11 @@ def train(
         return Outputs.of(teacher, data, task=task).logits
 
     objective = objective.bound(data, teach, task)
-    with torch.random.fork_rng(devices=[]):
-        if seed is not None:
-            require_whole("seed", seed, 0)
-            torch.manual_seed(seed)
+    random = OwnRandomness(seed)
+    if seed is not None:
+        with random:
             _reset(model)
-        return _minimise(model, data, objective, exposure, epochs, optimizer, before, task, each_epoch)
+    return _minimise(model, data, objective, exposure, epochs, optimizer, before, task, each_epoch, random)
 
 
 def _minimise(
@@ -92,6 +99,7 @@ def _minimise(
     best: dict[str, Any],
     task: Task,
     each_epoch: Callable[[History], object] | None,
+    random: OwnRandomness,
 ) -> History:
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
@@ -107,15 +115,17 @@ def _minimise(
         model.eval()  # as whoever looks at it between epochs finds it; passes that need training mode set it
         objective.begin_epoch(model, 0)
         for epoch in range(epochs):
-            outputs = Outputs(inside.training(), read, task)
-            exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
-            with constant:
-                loss = objective.loss(outputs, exposed, epoch=epoch)
+            with random:
+                outputs = Outputs(inside.training(), read, task)
+                exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
+                with constant:
+                    loss = objective.loss(outputs, exposed, epoch=epoch)
             model.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient
-            val_loss = objective.validation(inside.validation(), val_labels, task)
+            with random:  # a model may drop units in evaluation mode, too
+                val_loss = objective.validation(inside.validation(), val_labels, task)
             _record(history, epoch, loss.item(), val_loss.item())
             if history.best_epoch == epoch:
                 best = _weights(model)
@@ -166,6 +176,9 @@ def _check_objective(objective: object) -> None:
 
 def _check_data(model: nn.Module, data: Graph, task: Task) -> None:
     """One forward before anything is touched: a graph and a model that do not fit cost nothing."""
+    normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+    few = normed and getattr(data, "x", None) is not None and len(data.x) == 1
+    require(not few, "data", "have at least two nodes for a model with BatchNorm", 1, "use batch_norm=False")
     num_classes = Outputs.of(model, data, task=task).logits.shape[1]
     for name in ("train_mask", "val_mask"):
         labels = node_labels(data, task)[node_mask(data, name)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.checks import Task
+from gnnsafe.arguments import PlainNumbers
+from gnnsafe.checks import Task, full_precision
 from gnnsafe.errors import InputError, is_number, require, require_whole
 from gnnsafe.graph import Graph, masked, node_labels, node_mask
-from gnnsafe.outputs import Outputs, full_precision
+from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import check_propagation, mixed
 from gnnsafe.scores import energy, log_probabilities
 from gnnsafe.sparse import Isolated, mean_matrix
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 
-class Objective(ABC):
+class Objective(metaclass=PlainNumbers):
     """A loss on the training nodes and, where it needs them, on exposure nodes: OOD nodes seen in training."""
 
     needs_exposure: ClassVar[bool] = False
@@ -65,7 +66,7 @@ class Objective(ABC):
         """
         return self
 
-    def begin_epoch(self, model: nn.Module, epoch: int) -> None:  # noqa: B027 - most have nothing to hold
+    def begin_epoch(self, model: nn.Module, epoch: int) -> None:
         """A chance to hold parts of the model still (`requires_grad_`), asked before an epoch's first layer runs."""
 
 

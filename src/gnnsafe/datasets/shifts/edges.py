@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnsafe.datasets.shifts.edge_list import EdgeList
 from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dice, shifted
-from gnnsafe.errors import require
+from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.graph import check_graph
 
 __all__ = ["perturb_edges", "rewire"]
@@ -20,7 +20,7 @@ def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "
     graph, a star), the graph stays as it is.
     """
     check_graph(data)
-    require(sweeps >= 1, "sweeps", "be >= 1", sweeps)
+    require_whole("sweeps", sweeps, 1)
     rng = dice(seed)
     edges = EdgeList.of(data)
     for _ in range(sweeps):
@@ -36,7 +36,7 @@ def perturb_edges(data: Data, seed: int, *, rate: float, test_nodes: TestNodes =
     place in 20 draws, as in a graph that is all but complete, stays.
     """
     check_graph(data)
-    require(0 <= rate <= 1, "rate", "lie in [0, 1]", rate)
+    require(is_number(rate) and 0 <= rate <= 1, "rate", "lie in [0, 1]", rate)
     rng = dice(seed)
     edges = EdgeList.of(data)
     count = edges.ends.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import numpy as np
@@ -9,8 +10,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from gnnsafe.checks import check_finite, full_precision
 from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dense_features, dice, shifted
-from gnnsafe.errors import require, require_known
+from gnnsafe.errors import is_number, require, require_known
 from gnnsafe.graph import check_graph
 from gnnsafe.sparse import scipy_csr, torch_csr
 
@@ -57,14 +59,19 @@ def blends(x: Tensor, count: int, rng: np.random.Generator) -> Tensor:
 
 
 def _gaussian(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    require(0 <= strength < float("inf"), "strength", "be >= 0", strength)
-    deviation = float(x.numpy().std())  # torch's depends on the number of threads in its last bit
+    require(is_number(strength) and 0 <= strength < float("inf"), "strength", "be >= 0", strength)
+    entries = full_precision(x).numpy()
+    deviation = float(entries.std())  # torch's depends on the number of threads in its last bit
+    if not math.isfinite(deviation):  # the squares of large features
+        deviation = float(entries.std(dtype=np.float64))
     noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x.dtype)
-    return x + strength * deviation * noise
+    noisy = x + strength * deviation * noise
+    check_finite("features with noise", noisy)
+    return noisy
 
 
 def _bernoulli(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
-    require(0 <= strength <= 1, "strength", "lie in [0, 1]", strength)
+    require(is_number(strength) and 0 <= strength <= 1, "strength", "lie in [0, 1]", strength)
     present = x != 0
     words = present.sum(dim=1, keepdim=True)
     density = int(words.sum()) / max(x.numel(), 1)
@@ -81,4 +88,4 @@ def _bernoulli(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
 
 
 def _row_sums(x: Tensor) -> Tensor:
-    return torch.from_numpy(x.numpy().sum(axis=1, keepdims=True))  # torch's, too, depend on its threads
+    return torch.from_numpy(full_precision(x).numpy().sum(axis=1, keepdims=True))  # torch's, too, depend on its threads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_mask
-from gnnsafe.errors import require, require_known
+from gnnsafe.errors import require, require_known, require_seed
 from gnnsafe.graph import Data, changed, check_graph, node_mask
 
 __all__ = ["SPLITS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
@@ -21,7 +20,7 @@ SPLITS = ("train_mask", "val_mask", "test_mask")
 
 def dice(seed: int) -> np.random.Generator:
     """The random numbers of a seed."""
-    require(isinstance(seed, Integral) and seed >= 0, "seed", "be a whole number >= 0", seed)
+    require_seed(seed)
     return np.random.default_rng(seed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from numbers import Integral
 
 import torch
@@ -26,6 +27,9 @@ def label(data: Data, *, ood: set[int], exposure: set[int]) -> tuple[Data, Data,
     """
     check_graph(data)
     y = node_labels(data)
+    for name, group in {"ood": ood, "exposure": exposure}.items():
+        whole = isinstance(group, AbstractSet) and all(isinstance(one, Integral) for one in group)
+        require(whole, name, "be a set of classes", repr(group))
     classes = set(y.tolist())
     left_out = ood | exposure
     require(bool(ood), "ood", "name at least one class", "none")
@@ -44,6 +48,7 @@ def domain(
 
     The ID graph keeps its training, validation and test masks.
     """
+    require(isinstance(ood, Mapping), "ood", "be graphs by name", type(ood).__name__)
     require(bool(ood), "ood", "name at least one graph", "none")
     num_features = _num_features(id)
     for name in SPLITS:
@@ -78,6 +83,8 @@ def time(
     """
     check_graph(data)
     _check_year(year, data.x.shape[0])
+    require(isinstance(id, Integral) and not isinstance(id, bool), "id", "be a year", repr(id))
+    require(isinstance(ood, Mapping | Sequence), "ood", "be pairs of years (first, last)", repr(ood))
     exposure = _period("exposure", exposure)
     named = ood.items() if isinstance(ood, Mapping) else [(_name(_period("ood", period)), period) for period in ood]
     periods = {name: _period(name, period) for name, period in named}
