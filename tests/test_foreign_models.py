@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Thread
@@ -443,6 +444,27 @@ class TestGraphsOfOtherKinds:
         data.adj_t = "a matrix"
         with pytest.raises(ValueError, match=r"'data.adj_t' must be a torch.Tensor \(got str\)"):
             Detector(TwoConvolutions()).fit(data)
+
+    @pytest.mark.parametrize("shift", [-100_000, 100_000])
+    @pytest.mark.parametrize("name", ["x", "adj_t"])
+    def test_entries_outside_a_sparse_matrix(self, name, shift):
+        data = block_graph()
+        detector = Detector(gnnsafe.models.GCN(8, 4, 3)).fit(data)
+        sound = data.x.to_sparse_csr() if name == "x" else torch.eye(120).to_sparse_csr()
+        parts = sound.crow_indices(), sound.col_indices() + shift, sound.values()
+        setattr(data, name, torch.sparse_csr_tensor(*parts, size=sound.shape, check_invariants=False))
+        if name == "adj_t":
+            del data.edge_index
+        with pytest.raises(ValueError, match=rf"'(data\.)?{name}' must have its entries inside .*got some outside"):
+            detector.score(data)
+
+    def test_a_model_of_torchscript(self):
+        data, model = block_graph(), Perceptron()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(model, (data.x, data.edge_index))
+            scores = Detector(traced, "energy").fit(data).score(data)
+        assert torch.equal(scores, energy(model(data.x, None).detach()))
 
     def test_numbers_that_are_none(self):
         data = block_graph()

@@ -38,7 +38,10 @@ def passed(model: nn.Module, graph: Graph) -> dict[str, Any]:
 
 
 def _further(model: nn.Module) -> list[Parameter]:
-    parameters = signature(model.forward).parameters.values()
+    try:
+        parameters = signature(model.forward).parameters.values()
+    except ValueError:  # TorchScript's has none
+        return []
     by_place = [one for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     by_name = [one for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
     return [one for one in by_place[2:] if one.kind is not Parameter.POSITIONAL_ONLY] + by_name

@@ -24,6 +24,7 @@ __all__ = [
     "check_mask",
     "check_node",
     "check_nodes",
+    "check_places",
     "check_scores",
     "check_task",
     "check_tensor",
@@ -95,8 +96,34 @@ def check_features(x: object, *, content: bool = True) -> Tensor:
         "x", "be a floating tensor of shape [nodes, features]", Shape(x),
     )  # fmt: skip
     if content:
+        check_places("x", x)
         check_finite("x", x)
     return x
+
+
+def check_places(name: str, tensor: Tensor) -> None:
+    """The entries of a sparse tensor lie inside it: torch takes that for granted, and reads and writes elsewhere.
+
+    Whether they are sorted and distinct, as torch's own check asks too, makes no difference here.
+    """
+    if tensor.layout == torch.strided:
+        return
+    rows, columns = tensor.shape
+    inside = True
+    if tensor.layout == torch.sparse_coo:
+        places = tensor._indices()
+        inside = _within(places[0], rows) and _within(places[1], columns)
+    else:
+        by_row = tensor.layout == torch.sparse_csr
+        starts = tensor.crow_indices() if by_row else tensor.ccol_indices()
+        places = tensor.col_indices() if by_row else tensor.row_indices()
+        ends = int(starts[0]) == 0 and int(starts[-1]) == len(places)
+        inside = ends and bool((starts.diff() >= 0).all()) and _within(places, columns if by_row else rows)
+    require(inside, name, f"have its entries inside {list(tensor.shape)}", "some outside")
+
+
+def _within(places: Tensor, size: int) -> bool:
+    return places.numel() == 0 or (int(places.min()) >= 0 and int(places.max()) < size)
 
 
 def check_finite(name: str, tensor: Tensor) -> None:

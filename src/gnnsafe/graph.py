@@ -13,7 +13,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask, check_tensor
+from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask, check_places, check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.hashing import content, digest
 
@@ -77,6 +77,8 @@ def plain(data: Any) -> Any:
 
 def _edges_of(adj_t: Any) -> dict[str, Tensor]:
     matrix = check_tensor("data.adj_t", adj_t, torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
+    require(matrix.dim() == 2, "data.adj_t", "be of shape [nodes, nodes]", list(matrix.shape))
+    check_places("data.adj_t", matrix)
     entries = matrix.detach().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     weights = {} if bool((entries.values() == 1).all()) else {"edge_weight": entries.values()}
     return {"edge_index": entries.indices().flip(0).contiguous(), **weights}
@@ -161,20 +163,20 @@ def excerpt(graph: Graph, nodes: Tensor, *names: str) -> Graph:
     return SimpleNamespace(x=x, edge_index=edges[:, (edges >= 0).all(dim=0)], **values)
 
 
-def kept_names(graph: Graph, name: str, count: int) -> tuple[Any, ...] | None:
-    """The graph's `feature_names` or `class_names`, once they are known to be as many as there are; None without."""
+def kept_names(graph: Graph, name: str, count: int | None) -> tuple[Any, ...] | None:
+    """The graph's `feature_names` or `class_names`, once they are known to be `count` where that is given."""
     names = getattr(graph, name, None)
     if names is None:
         return None
     require(isinstance(names, Sequence | np.ndarray) and not isinstance(names, str), name, "be a list of names", names)
-    require(len(names) == count, name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
+    require(count in (None, len(names)), name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
     return tuple(one.item() if hasattr(one, "item") else one for one in names)  # numpy's are not JSON's
 
 
 def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:
     """The graph's features are these in this order, where both say what theirs are called."""
-    own = getattr(graph, "feature_names", None)
-    if names is None or own is None or tuple(own) == names:
+    own = kept_names(graph, "feature_names", None)
+    if names is None or own is None or own == names:
         return
     lacking, surplus = ([n for n in a if n not in b] for a, b in ((names, own), (own, names)))
     got = [f"no '{lacking[0]}'"] if lacking else []
