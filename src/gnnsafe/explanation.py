@@ -103,6 +103,8 @@ class Explanation:
     """Training classes, nearest first."""
     ego: tuple[tuple[dict[str, Any], ...], tuple[tuple[int, int], ...]]
     """The nodes around it that count most (node, hop, score, weight), and the edges among them: what is drawn."""
+    around: int
+    """How many nodes there are so near; at most 60 of them are drawn."""
     node_ids: Mapping[int, Any] = field(default_factory=dict)
     """What the user calls the nodes that are named here, where the graph says so (`node_id`)."""
     class_names: tuple[Any, ...] | None = None
@@ -124,7 +126,7 @@ class Explanation:
             "nearest": [near._asdict() for near in self.nearest],
             "above": self.above,
             "calibration_nodes": len(self.calibration),
-            "ego": {"nodes": list(nodes), "edges": [list(edge) for edge in edges]},
+            "ego": {"nodes": list(nodes), "edges": [list(edge) for edge in edges], "around": self.around},
         }
 
     @property
@@ -150,7 +152,8 @@ class Explanation:
         nodes, edges = self.ego
         boundary = self.calibration[int(0.95 * (len(self.calibration) - 1))] if self.calibration else None
         named = [{**node, "name": self._node(node["node"])} for node in nodes]
-        return {"nodes": named, "edges": edges, "title": self._standing().rstrip("."), "boundary": boundary}
+        title = self._standing().rstrip(".")
+        return {"nodes": named, "edges": edges, "title": title, "boundary": boundary, "around": self.around}
 
     def _node(self, number: int) -> str:
         return shown(self.node_ids.get(number, number))
@@ -218,10 +221,11 @@ def explanation(
     logits = outputs.logits[node].double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
-    shares, ego = _shares(row, before.scores), _ego(edges, node, row, scores, hops=max(1, min(before.steps, 2)))
+    shares = _shares(row, before.scores)
+    drawn, joined, around = _ego(edges, node, row, scores, hops=max(1, min(before.steps, 2)))
     ids: Any = getattr(outputs.graph, "node_id", None)
     ids = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else ids
-    named = {node, *(share.node for share in shares), *(drawn["node"] for drawn in ego[0])}
+    named = {node, *(share.node for share in shares), *(one["node"] for one in drawn)}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()
     return Explanation(
         node=node,
@@ -236,7 +240,8 @@ def explanation(
         p_value=p_value,
         calibration=compared,
         nearest=() if classes is None else classes.nearest(outputs, node),
-        ego=ego,
+        ego=(drawn, joined),
+        around=around,
         node_ids={} if ids is None else {number: ids[number] for number in sorted(named)},
         class_names=class_names,
     )
@@ -261,8 +266,8 @@ def _standing(
 
 def _ego(
     edge_index: Tensor, node: int, row: Tensor, scores: Tensor, *, hops: int
-) -> tuple[tuple[dict[str, Any], ...], tuple[tuple[int, int], ...]]:
-    """The nodes that point to `node` in few hops, the heaviest of them, and the edges among these."""
+) -> tuple[tuple[dict[str, Any], ...], tuple[tuple[int, int], ...], int]:
+    """Of the nodes that point to `node` in few hops the heaviest, the edges among these, and how many there are."""
     start = torch.zeros(len(row), dtype=torch.bool)
     start[node] = True
     balls = [reached(edge_index.flip(0), start, hop) for hop in range(hops + 1)]
@@ -275,4 +280,4 @@ def _ego(
     nodes = tuple(
         {"node": i, "hop": int(hop[i]), "score": float(scores[i]), "weight": float(row[i])} for i in order.tolist()
     )
-    return nodes, tuple(dict.fromkeys((a, b) for a, b in among.T.tolist()))
+    return nodes, tuple(dict.fromkeys((a, b) for a, b in among.T.tolist())), len(around)

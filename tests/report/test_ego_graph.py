@@ -38,3 +38,32 @@ def test_the_chart():
     assert chart["title"]["text"] == "why"
     without = ego_graph(NODES, EDGES, title="why").to_dict()
     assert without["layer"][2]["encoding"]["color"]["scale"]["domain"] == [-3.0, -1.0, 1.0]
+
+
+def test_what_is_left_out_is_said_and_what_is_not_there_is_not():
+    chart = ego_graph(NODES, EDGES, title="why", boundary=2.0, around=1434).to_dict()
+    assert chart["title"]["subtitle"][1:] == [
+        "4 of the 1,434 nodes around it are drawn: the nearest that count most.",
+        "None scores above 2, as one calibration node in twenty does.",
+    ]
+    colour = chart["layer"][2]["encoding"]["color"]["scale"]
+    assert colour["domain"] == [-3.0, 1.0]  # no orange in the legend
+    assert colour["range"] == ["#3b76af", "#b9c5d1"]  # a fifth of the way from grey to blue
+    alone = ego_graph(NODES[:1], [], title="why", boundary=-2.0, around=1).to_dict()
+    assert alone["layer"][2]["encoding"]["color"] == {"value": "#e1812c"}  # no scale, no legend
+    assert alone["title"]["subtitle"] == [
+        "No node points to it.",
+        "Orange nodes score above -2, as one calibration node in twenty does.",
+    ]
+
+
+def test_names_lie_beside_the_discs():
+    """In pixels: further from every disc's middle than its radius."""
+    chart = ego_graph([{**node, "name": "a long name of a node"} for node in NODES], EDGES, title="why").to_dict()
+    rows = chart["datasets"][chart["layer"][4]["data"]["name"]]
+    assert [row["label"] for row in rows[1:]] == ["a long na…"] * 3
+    scale = 460 / 2.16
+    for name in rows:
+        for disc in rows:
+            apart = scale * math.hypot(name["label_x"] - disc["x"], name["label_y"] - disc["y"])
+            assert apart > math.sqrt(disc["area"] / math.pi)
