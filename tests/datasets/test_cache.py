@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
+from gnnsafe import load_benchmark
 from gnnsafe.datasets.cache import cache_folder, cached_graph
+from gnnsafe.errors import DataNotFoundError
 
 
 @pytest.fixture
@@ -56,15 +60,34 @@ def test_a_damaged_copy_is_rebuilt(source, cache, damage):
     assert build.calls == 2  # mended
 
 
-def test_a_flipped_byte_is_noticed(source, cache):
+def test_a_flipped_bit_is_noticed_wherever_it_is(source, cache):
     build = Builder()
-    cached_graph("toy", [source], build)
+    expected = cached_graph("toy", [source], build)
     copy = next(cache.iterdir())
-    content = bytearray(copy.read_bytes())
-    content[content.index(b"\x93NUMPY") + 130] ^= 0xFF
-    copy.write_bytes(content)
-    cached_graph("toy", [source], build)
+    whole = copy.read_bytes()
+    places = np.random.default_rng(0).integers(8 * len(whole), size=100).tolist()
+    for calls, place in enumerate(places, start=2):
+        content = bytearray(whole)
+        content[place // 8] ^= 1 << place % 8
+        copy.write_bytes(content)
+        graph = cached_graph("toy", [source], build)
+        assert build.calls == calls, place
+        assert torch.equal(graph.x, expected.x)
+        assert copy.read_bytes() == whole  # mended
+
+
+def test_a_user_without_a_home_has_no_cache(source, monkeypatch):
+    for name in ("XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)  # a user whom no file names
+    build = Builder()
+    for _ in range(2):
+        assert cached_graph("toy", [source], build).num_nodes == 4
     assert build.calls == 2
+    with pytest.raises(
+        DataNotFoundError, match=r"a download \(there is no folder for it: set HOME or XDG_CACHE_HOME\)"
+    ):
+        load_benchmark("citeseer", shift="label")
 
 
 def test_a_changed_source_is_read_again(source, cache):

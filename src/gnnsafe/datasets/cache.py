@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,26 +20,30 @@ from gnnsafe.graph import Data
 __all__ = ["cache_folder", "cached_graph"]
 
 SPARSE_BELOW = 0.3  # density
-FORMAT = 2  # to be raised when what is written changes
+FORMAT = 3  # to be raised when what is written changes
 
 
-def cache_folder() -> Path:
-    """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or `~/.cache/gnnsafe`."""
+def cache_folder() -> Path | None:
+    """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or `~/.cache/gnnsafe`; None for a user without a home."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):
-        base = os.path.expanduser("~/.cache")
-    if not os.path.isabs(base):  # a user without a home: what is never there, and cannot be written to
-        base = os.devnull
-    return Path(base) / "gnnsafe"
+    if os.path.isabs(base):
+        return Path(base) / "gnnsafe"
+    try:
+        return Path.home() / ".cache" / "gnnsafe"
+    except RuntimeError:  # neither HOME nor a name for this user
+        return None
 
 
 def cached_graph(name: str, sources: Iterable[Path], build: Callable[[], Data]) -> Data:
     """The graph made by `build` from the files `sources`, kept under `name` until one of them changes.
 
-    A copy that is damaged, half-written or of another version is rebuilt, and a cache folder that cannot be written
-    to costs only time.
+    A copy that is damaged (a flipped bit, too), half-written or of another version is rebuilt, and a cache folder that
+    cannot be written to, or none, costs only time.
     """
-    path = cache_folder() / f"{name}-{_fingerprint(sources)}.npz"
+    folder = cache_folder()
+    if folder is None:
+        return build()
+    path = folder / f"{name}-{_fingerprint(sources)}.npz"
     with suppress(Exception):  # whatever numpy and zip make of a damaged copy
         return _read(path)
     data = build()
@@ -56,20 +61,26 @@ def _fingerprint(sources: Iterable[Path]) -> str:
 
 
 def _write(data: Data, path: Path) -> None:
-    """Tensors as arrays; a bag of words as CSR, which is a fraction of the size."""
+    """Tensors as arrays, a bag of words as CSR, which is a fraction of the size; last a checksum of all before it."""
     arrays = {key: value.numpy() for key, value in data.to_dict().items() if isinstance(value, Tensor)}
     if np.count_nonzero(arrays["x"]) < SPARSE_BELOW * arrays["x"].size:
         x = sp.csr_array(arrays.pop("x"))
         arrays |= {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array(x.shape)}
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes a name for an option
+    checksum = xxhash.xxh3_128_digest(path.read_bytes())
+    with path.open("ab") as file:
+        file.write(checksum)
 
 
 def _read(path: Path) -> Data:
     from torch_geometric.data import Data  # three seconds to import: only where a data set is read
 
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as zipped:
-        arrays = {key: zipped[key] for key in zipped.files}  # the zip's checksums are compared here
+    raw = memoryview(path.read_bytes())
+    if xxhash.xxh3_128_digest(raw[:-16]) != raw[-16:]:  # the zip's own checksums leave its headers out
+        raise ValueError("another checksum")
+    with np.load(io.BytesIO(raw[:-16]), allow_pickle=False) as zipped:
+        arrays = {key: zipped[key] for key in zipped.files}
     if "x" not in arrays:
         parts = [arrays.pop(f"x_{part}") for part in ("data", "indices", "indptr", "shape")]
         arrays = {"x": sp.csr_array(tuple(parts[:3]), shape=tuple(parts[3])).toarray(), **arrays}

@@ -85,7 +85,10 @@ class Files:
             ) from reason
 
     def _downloaded(self) -> Path:
-        folder = cache_folder() / self.path
+        cache = cache_folder()
+        if cache is None:
+            raise OSError("there is no folder for it: set HOME or XDG_CACHE_HOME")
+        folder = cache / self.path
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as part:  # a broken download leaves nothing behind
             self.download(Path(part))
