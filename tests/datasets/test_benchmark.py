@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
-import torch_geometric.datasets
+import torch_geometric.data
 
 from gnnsafe import load_benchmark
 from gnnsafe.datasets import cora
+from gnnsafe.datasets.planetoid import PARTS
 from gnnsafe.errors import DataNotFoundError, UnknownNameError
 
 SHIFTS = ("structure", "feature", "label")
@@ -141,16 +143,17 @@ class TestDownload:
     def test_it_is_the_last_resort(self, data_root, monkeypatch, tmp_path):
         calls = []
 
-        def planetoid(folder, name):
-            calls.append(name)
-            shutil.copytree(data_root / "Planetoid" / "Cora" / "raw", f"{folder}/Cora/raw")
+        def download(url, folder):
+            calls.append(url.rpartition("/")[2])
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            shutil.copy(data_root / "Planetoid" / "Cora" / "raw" / calls[-1], folder)
 
-        monkeypatch.setattr(torch_geometric.datasets, "Planetoid", planetoid)
+        monkeypatch.setattr(torch_geometric.data, "download_url", download)
         for _ in range(2):
             benchmark = load_benchmark("cora", shift="label", root=tmp_path)  # a folder without Cora
             assert benchmark.source.startswith(str(tmp_path / "cache" / "gnnsafe" / "Planetoid"))
             assert "public split" in benchmark.source
-        assert calls == ["Cora"]
+        assert calls == [f"ind.cora.{part}" for part in PARTS]  # once
 
     def test_one_message_lists_what_was_tried_and_what_to_do(self, tmp_path):
         with pytest.raises(DataNotFoundError) as error:

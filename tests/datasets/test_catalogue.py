@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch_geometric.datasets
 from torch_geometric.data import Data
 
 from gnnsafe import load_benchmark
-from gnnsafe.datasets import DATASETS, twitch
+from gnnsafe.datasets import DATASETS, arxiv, twitch
 from gnnsafe.datasets.arxiv import stand_in
 from gnnsafe.datasets.benchmark import label_classes
 from gnnsafe.datasets.catalogue import SINGLE_GRAPH
@@ -202,12 +203,18 @@ def test_arxiv_is_downloaded_as_ogb_ships_it(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def download(url: str, folder: str) -> str:
+        assert url.startswith("https://")
         assert url.endswith("/nodeproppred/arxiv.zip")
         write_arxiv(tmp_path / "zip")
         (tmp_path / "zip" / "ogbn_arxiv").rename(tmp_path / "zip" / "arxiv")
         return shutil.make_archive(f"{folder}/arxiv", "zip", tmp_path / "zip")
 
     monkeypatch.setattr(torch_geometric.data, "download_url", download)
+    with pytest.raises(DataNotFoundError, match=r"it has 60 nodes and 200 edges, where 169,343 and .* not kept"):
+        load_benchmark("arxiv", shift="time")
+    assert not DATASETS["arxiv"].at_hand(None)
+    shutil.rmtree(tmp_path / "zip")
+    monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200)))
     assert load_benchmark("arxiv", shift="time").id.num_nodes == 60
 
 

@@ -20,7 +20,7 @@ from gnnsafe.graph import Data
 
 __all__ = ["ARXIV", "EDGES", "EXPOSURE", "ID", "NODES", "OOD", "stand_in"]
 
-URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
+URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 NODES, EDGES, FEATURES, CLASSES = 169_343, 1_166_243, 128, 40
 ID, EXPOSURE, OOD = 2015, (2016, 2017), {str(year): (year, year) for year in (2018, 2019, 2020)}
 
@@ -64,6 +64,7 @@ ARXIV = Files(
     ("edge.csv.gz", "node-feat.csv.gz", "node-label.csv.gz", "node_year.csv.gz"),
     _read,
     _download,
+    (NODES, EDGES),
     remedy="load 'arxiv-stand-in', generated in its shape",
 )
 

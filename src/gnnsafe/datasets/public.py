@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from gnnsafe import scaling
+from gnnsafe.datasets.planetoid import PARTS, read_planetoid
+from gnnsafe.datasets.reading.npz import npz_arrays
 from gnnsafe.datasets.sources import Files
 from gnnsafe.graph import Data
 
 __all__ = ["PUBLIC", "row_normalised"]
-
-PLANETOID = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
 def row_normalised(data: Data) -> Data:
@@ -20,24 +22,35 @@ def row_normalised(data: Data) -> Data:
     return data
 
 
-def _planetoid(name: str) -> Files:
+def _planetoid(name: str, nodes: int, edges: int) -> Files:
+    path, files = f"Planetoid/{name}/raw", tuple(f"ind.{name.lower()}.{part}" for part in PARTS)
+
     def read(folder: Path) -> Data:
-        from torch_geometric.io import read_planetoid_data
+        return row_normalised(read_planetoid(folder, name.lower()))
 
-        return row_normalised(read_planetoid_data(str(folder), name.lower()).coalesce())
+    def download(root: Path) -> None:
+        from torch_geometric.data import download_url
+        from torch_geometric.datasets import Planetoid
 
-    files = tuple(f"ind.{name.lower()}.{part}" for part in PLANETOID)
+        for file in files:  # the files alone: PyG's own data set would go on and run these pickles
+            download_url(f"{Planetoid.url}/{file}", str(root / path))
+
     remedy = "pip install 'gnnsafe[cora]'" if name == "Cora" else ""
-    return Files(name.lower(), f"Planetoid/{name}/raw", files, read, _download("Planetoid", name), remedy)
+    return Files(name.lower(), path, files, read, download, (nodes, edges), remedy)
 
 
-def _npz(name: str, kind: str, pyg_name: str, folder: str, file: str) -> Files:
+def _npz(name: str, kind: str, pyg_name: str, folder: str, file: str, nodes: int, edges: int) -> Files:
     def read(folder: Path) -> Data:
-        from torch_geometric.io import read_npz
+        from torch_geometric.data import Data
+        from torch_geometric.utils import remove_self_loops, to_undirected
 
-        return row_normalised(read_npz(str(folder / file)))
+        parts = {name: torch.from_numpy(array) for name, array in npz_arrays(folder / file).items()}
+        x = parts["x"].float()
+        edges, _ = remove_self_loops(parts["edge_index"].long())
+        x[x > 0] = 1  # whether a word is there
+        return row_normalised(Data(x=x, edge_index=to_undirected(edges, num_nodes=len(x)), y=parts["y"].long()))
 
-    return Files(name, f"{kind}/{folder}/raw", (file,), read, _download(kind, pyg_name))
+    return Files(name, f"{kind}/{folder}/raw", (file,), read, _download(kind, pyg_name), (nodes, edges))
 
 
 def _download(kind: str, name: str) -> Callable[[Path], object]:
@@ -52,13 +65,15 @@ def _download(kind: str, name: str) -> Callable[[Path], object]:
 PUBLIC = {
     files.name: files
     for files in (
-        _planetoid("Cora"),
-        _planetoid("CiteSeer"),
-        _planetoid("PubMed"),
-        _npz("amazon-photo", "Amazon", "Photo", "Photo", "amazon_electronics_photo.npz"),
-        _npz("amazon-computers", "Amazon", "Computers", "Computers", "amazon_electronics_computers.npz"),
-        _npz("coauthor-cs", "Coauthor", "CS", "CS", "ms_academic_cs.npz"),
-        _npz("coauthor-physics", "Coauthor", "Physics", "Physics", "ms_academic_phy.npz"),
-        _npz("dblp", "CitationFull", "DBLP", "dblp", "dblp.npz"),
+        _planetoid("Cora", 2708, 10_556),
+        _planetoid("CiteSeer", 3327, 9104),
+        _planetoid("PubMed", 19_717, 88_648),
+        _npz("amazon-photo", "Amazon", "Photo", "Photo", "amazon_electronics_photo.npz", 7650, 238_162),
+        _npz(
+            "amazon-computers", "Amazon", "Computers", "Computers", "amazon_electronics_computers.npz", 13_752, 491_722
+        ),
+        _npz("coauthor-cs", "Coauthor", "CS", "CS", "ms_academic_cs.npz", 18_333, 163_788),
+        _npz("coauthor-physics", "Coauthor", "Physics", "Physics", "ms_academic_phy.npz", 34_493, 495_924),
+        _npz("dblp", "CitationFull", "DBLP", "dblp", "dblp.npz", 17_716, 105_734),
     )
 }

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from gnnsafe.datasets.public import PUBLIC
+from gnnsafe.datasets.reading.npz import zipped_arrays
 from gnnsafe.datasets.sources import data_root
-from gnnsafe.errors import DataNotFoundError, InputError
+from gnnsafe.errors import DataNotFoundError, InputError, require
 from gnnsafe.graph import Data
 
 __all__ = ["EXPOSURE", "ID", "OOD", "pubmed_with_years", "years_file"]
@@ -34,8 +35,9 @@ def pubmed_with_years(root: str | os.PathLike[str] | None) -> tuple[Data, str]:
             f"Pass root= (--data, GNNSAFE_DATA) a folder with {FILE}: 'year', one per Planetoid PubMed node."
         )
     data, source = PUBLIC["pubmed"].load(root)
-    with np.load(file, allow_pickle=False) as arrays:
-        data.year = torch.from_numpy(arrays["year"].astype(np.int64))
+    arrays = zipped_arrays(file, ["year"])
+    require("year" in arrays, str(file), "hold an array 'year'", "none", "write it with np.savez")
+    data.year = torch.from_numpy(arrays["year"].astype(np.int64))
     if len(data.year) != data.num_nodes:
         raise InputError(f"{file} must have a year for each of {data.num_nodes} nodes (got {len(data.year)})")
     return data, f"{source} with {file}"

@@ -31,6 +31,8 @@ class Files:
     """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
+    `counts` are its published numbers of nodes and of edges: nobody publishes hashes of these files, so a download is
+    held against these before it is kept.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Files:
     files: tuple[str, ...]
     read: Callable[[Path], Data]
     download: Callable[[Path], object]
+    counts: tuple[int, int]
     remedy: str = ""
 
     def at_hand(self, root: str | os.PathLike[str] | None) -> Path | None:
@@ -92,5 +95,11 @@ class Files:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as part:  # a broken download leaves nothing behind
             self.download(Path(part))
+            data = self._read(Path(part) / self.path)
+            if (data.num_nodes, data.num_edges) != self.counts:
+                raise OSError(
+                    f"it has {data.num_nodes:,} nodes and {data.num_edges:,} edges, where {self.counts[0]:,} and "
+                    f"{self.counts[1]:,} are published: it was not kept"
+                )
             shutil.move(Path(part) / self.path, folder)
         return folder

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from gnnsafe.datasets.public import row_normalised
+from gnnsafe.datasets.reading.npz import zipped_arrays
 from gnnsafe.datasets.sources import Files
 from gnnsafe.graph import Data
 
 __all__ = ["EXPOSURE", "ID", "OOD", "country"]
 
 ID, EXPOSURE, OOD = "DE", "EN", ("ES", "FR", "RU")
+COUNTS = {
+    "DE": (9498, 315_774), "EN": (7126, 77_774), "ES": (4648, 123_412), "FR": (6551, 231_883), "RU": (4385, 78_993),
+}  # fmt: skip
 
 
 def country(name: str) -> Files:
@@ -22,8 +25,9 @@ def country(name: str) -> Files:
     def read(folder: Path) -> Data:
         from torch_geometric.data import Data
 
-        with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
-            x, y, edges = (torch.from_numpy(file[key]) for key in ("features", "target", "edges"))
+        keys = ("features", "target", "edges")
+        arrays = zipped_arrays(folder / f"{name}.npz", keys)
+        x, y, edges = (torch.from_numpy(arrays[key]) for key in keys)
         data = Data(x=x.float(), y=y.long(), edge_index=edges.long().T.contiguous())
         # A multi-hot row sums to its number of words; PyG's 128 numbers have signs, and no sum to divide by.
         return row_normalised(data) if (data.x >= 0).all() else data
@@ -33,4 +37,4 @@ def country(name: str) -> Files:
 
         return Twitch(str(root / "Twitch"), name)
 
-    return Files(f"twitch-{name.lower()}", f"Twitch/{name}/raw", (f"{name}.npz",), read, download)
+    return Files(f"twitch-{name.lower()}", f"Twitch/{name}/raw", (f"{name}.npz",), read, download, COUNTS[name])

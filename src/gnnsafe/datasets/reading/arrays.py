@@ -98,6 +98,9 @@ def _per_node(file: Path, name: str, values: NDArray[Any], nodes: int) -> NDArra
 def _ids(file: Path, ids: NDArray[Any]) -> list[Any]:
     if ids.dtype.kind not in "iufU":
         raise refusal(file, f"must be numbers or text (got {_kind(ids)})", "use one of either per node", key="node_id")
+    if ids.dtype.kind == "f" and (missing := np.isnan(ids)).any():
+        place = int(missing.argmax())
+        raise refusal(file, "must be given (got nan)", "give every node an id", key=f"node_id[{place}]")
     _, first, back = np.unique(ids, return_index=True, return_inverse=True)
     repeated = first[back] != np.arange(len(ids))
     if repeated.any():

@@ -1,0 +1,175 @@
+"""Planetoid's raw files: pickles of Python 2, read without running what is in them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gnnsafe.datasets.reading.limits import check_memory
+from gnnsafe.datasets.reading.npz import csr_matrix
+from gnnsafe.errors import InputError
+from gnnsafe.graph import Data
+
+__all__ = ["PARTS", "read_planetoid"]
+
+PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+VALIDATION = 500  # nodes after the training nodes
+TYPES = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+
+
+def read_planetoid(folder: Path, name: str) -> Data:
+    """The graph as PyG reads it: no self-loops, no repeated edges, the public split.
+
+    Args:
+        folder: Where the files `ind.{name}.x`, … lie.
+        name: cora, citeseer or pubmed.
+
+    Returns:
+        The graph; test nodes that the files leave out (CiteSeer has such) have neither features nor class, so class 0.
+
+    Raises:
+        InputError: A file holds anything but arrays, a sparse matrix or lists of neighbours, or they do not fit.
+    """
+    from torch_geometric.data import Data
+
+    files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
+    known, train = (_matrix(files[part]) for part in ("allx", "y"))
+    test = _test_nodes(files["test.index"], len(known))
+    x = _completed(files, known, "tx", test)
+    y = _completed(files, _matrix(files["ally"]), "ty", test)
+    place = np.arange(len(x))
+    masks = {"train": place < len(train), "val": (place >= len(train)) & (place < len(train) + VALIDATION),
+             "test": np.isin(place, test)}  # fmt: skip
+    return Data(
+        x=torch.from_numpy(x),
+        edge_index=torch.from_numpy(_edges(files["graph"], len(x))),
+        y=torch.from_numpy(y.argmax(axis=1)),
+        **{f"{part}_mask": torch.from_numpy(mask) for part, mask in masks.items()},
+    )
+
+
+def _test_nodes(file: Path, first: int) -> NDArray[np.int64]:
+    try:
+        test = np.array([int(line) for line in file.read_text(encoding="ascii").split()], dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{file} must hold whole numbers alone ({error}); fetch it anew") from error
+    if len(np.unique(test)) != len(test) or not len(test) or test.min() != first:
+        raise InputError(f"{file} must name each test node once, from {first} on; fetch it anew")
+    return test
+
+
+def _completed(
+    files: dict[str, Path], known: NDArray[np.float32], part: str, test: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """The rows of the known nodes, then those of the test nodes, each where its index says."""
+    rows = _matrix(files[part])
+    if rows.shape != (len(test), known.shape[1]):
+        raise InputError(
+            f"{files[part]} must have shape {[len(test), known.shape[1]]} (got {list(rows.shape)}); fetch it anew"
+        )
+    check_memory(files[part], 4 * (int(test.max()) + 1) * known.shape[1])
+    whole = np.zeros((int(test.max()) + 1, known.shape[1]), dtype=np.float32)
+    whole[: len(known)] = known
+    whole[np.sort(test)] = rows  # the file has them in order of their index, …
+    whole[test] = whole[np.sort(test)]  # … and its i-th row is that of the i-th index
+    return whole
+
+
+def _edges(file: Path, nodes: int) -> NDArray[np.int64]:
+    """Each edge once, by source and target, without self-loops."""
+    graph = _content(file)
+    if not isinstance(graph, dict) or not all(isinstance(ends, list) for ends in graph.values()):
+        raise InputError(f"{file} must hold lists of neighbours (got {type(graph).__name__}); fetch it anew")
+    targets = [end for ends in graph.values() for end in ends]
+    if not all(type(node) is int and 0 <= node < nodes for node in (*graph, *targets)):
+        raise InputError(f"{file} must hold nodes 0 to {nodes - 1} alone; fetch it anew")
+    source = np.repeat(np.array([*graph], dtype=np.int64), [len(ends) for ends in graph.values()])
+    target = np.array(targets, dtype=np.int64)
+    keys = np.unique((source * nodes + target)[source != target])
+    return np.stack(np.divmod(keys, nodes))
+
+
+def _matrix(file: Path) -> NDArray[np.float32]:
+    """An array [rows, columns], or a sparse matrix made dense."""
+    content = _content(file)
+    try:
+        if isinstance(content, _Csr):
+            content = content.matrix()
+            check_memory(file, 4 * math.prod(content.shape))
+            return np.asarray(content.astype(np.float32).toarray())
+        if isinstance(content, _Array) and content.values().ndim == 2:
+            return content.values().astype(np.float32)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file} must hold the parts of one matrix ({error}); fetch it anew") from error
+    raise InputError(f"{file} must hold a matrix (got {type(content).__name__.strip('_')}); fetch it anew")
+
+
+class _Stub:
+    """What stands in for a class of numpy or scipy: it keeps what the file gives it, and does nothing with it."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given = given
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Dtype(_Stub):
+    def plain(self) -> np.dtype[Any]:
+        code, order = str(self.given[0]), str(self.state[1])
+        if code not in TYPES or order not in ("<", ">", "|", "="):
+            raise ValueError(f"type {order}{code}")
+        return np.dtype(order + code)
+
+
+class _Array(_Stub):
+    def values(self) -> NDArray[Any]:
+        _, shape, dtype, fortran, raw = self.state
+        flat = np.frombuffer(raw.encode("latin1") if isinstance(raw, str) else raw, dtype=dtype.plain())
+        return flat.reshape(shape, order="F" if fortran else "C")
+
+
+class _Csr(_Stub):
+    def matrix(self) -> Any:
+        data, indices, indptr = (self.state[name].values() for name in ("data", "indices", "indptr"))
+        return csr_matrix(data, indices, indptr, np.array(self.state["_shape"]))
+
+
+KNOWN: dict[str, Any] = {
+    "scipy.sparse.csr.csr_matrix": _Csr,
+    "scipy.sparse._csr.csr_matrix": _Csr,
+    "numpy.core.multiarray._reconstruct": _Array,
+    "numpy._core.multiarray._reconstruct": _Array,
+    "numpy.dtype": _Dtype,
+    "numpy.ndarray": None,  # only ever an argument
+    "collections.defaultdict": defaultdict,
+    "builtins.list": list,
+    "__builtin__.list": list,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Knows the few names in Planetoid's files, and for most of them a stub."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        full = f"{module}.{name}"
+        if full not in KNOWN:
+            raise InputError(f"{full}, which was not run")
+        return KNOWN[full]
+
+
+def _content(file: Path) -> Any:
+    with file.open("rb") as stream:
+        try:
+            return _Unpickler(stream, encoding="latin1").load()
+        except Exception as error:  # a damaged or hostile file fails in any way it likes
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{file} must hold arrays and lists alone (got {reason}); fetch it anew") from None
