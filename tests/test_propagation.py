@@ -215,3 +215,18 @@ def test_weights_are_a_row_of_the_matrix_power(graph, steps, alpha, isolated):
     for node in range(size):
         row = weights(edge_index, node, num_nodes=size, steps=steps, alpha=alpha, isolated=isolated)
         torch.testing.assert_close(row, power[node])
+
+
+@pytest.mark.parametrize("node", [-1, 3, None, True, 1.0, "0"])
+def test_shares_and_weights_are_of_a_node_that_is_there(node):
+    path = torch.tensor([[0, 1], [1, 2]])
+    for ask in (lambda: weights(path, node, num_nodes=3), lambda: shares(torch.ones(3), path, node)):
+        with pytest.raises(ValueError, match=r"'node' must be a node's number, 0\.\.2 \(got "):
+            ask()
+
+
+def test_the_largest_scores_of_float32():
+    most = torch.finfo(torch.float32).max
+    edges = torch.tensor([[0, 1, 2, 0, 1, 2], [1, 0, 1, 2, 2, 2]])
+    assert propagate(torch.tensor([most, -most, 0.0]), edges[:, :2], steps=1).tolist() == [0.0, 0.0, 0.0]
+    assert propagate(torch.full((3,), most), edges).tolist() == [most] * 3

@@ -67,7 +67,8 @@ def train(
     require(each_epoch is None or callable(each_epoch), "each_epoch", "be called with a History", repr(each_epoch))
     require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
     _check_objective(objective)
-    _check_data(model, data, task)
+    with OwnRandomness(None):  # a model may drop units in evaluation mode, too
+        _check_data(model, data, task)
     # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
     exposure = _check_exposure(exposure, data, objective) if objective.needs_exposure else None
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -79,7 +80,8 @@ def train(
         teacher = copy.deepcopy(model)
         settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "weight_decay": weight_decay, "seed": seed}
         train(teacher, data, objective=lesson, exposure=exposure, task=task, **settings)
-        return Outputs.of(teacher, data, task=task).logits
+        with OwnRandomness(None):
+            return Outputs.of(teacher, data, task=task).logits
 
     objective = objective.bound(data, teach, task)
     random = OwnRandomness(seed)
@@ -124,7 +126,7 @@ def _minimise(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             objective.begin_epoch(model, epoch + 1)  # before the next first layer: what is held still has no gradient
-            with random:  # a model may drop units in evaluation mode, too
+            with random:
                 val_loss = objective.validation(inside.validation(), val_labels, task)
             _record(history, epoch, loss.item(), val_loss.item())
             if history.best_epoch == epoch:

@@ -20,7 +20,8 @@ class OwnRandomness:
     """
 
     def __init__(self, seed: int | None) -> None:
-        self.state = torch.get_rng_state() if seed is None else torch.Generator().manual_seed(seed).get_state()
+        with _turn:  # else they may be another's
+            self.state = torch.get_rng_state() if seed is None else torch.Generator().manual_seed(seed).get_state()
 
     def __enter__(self) -> None:
         _turn.acquire()

@@ -61,7 +61,8 @@ def blends(x: Tensor, count: int, rng: np.random.Generator) -> Tensor:
 def _gaussian(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     require(is_number(strength) and 0 <= strength < float("inf"), "strength", "be >= 0", strength)
     entries = full_precision(x).numpy()
-    deviation = float(entries.std())  # torch's depends on the number of threads in its last bit
+    with np.errstate(over="ignore"):
+        deviation = float(entries.std())  # torch's depends on the number of threads in its last bit
     if not math.isfinite(deviation):  # the squares of large features
         deviation = float(entries.std(dtype=np.float64))
     noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x.dtype)
