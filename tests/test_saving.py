@@ -14,7 +14,7 @@ from torch_geometric.nn import GraphSAGE
 
 import gnnsafe
 from gnnsafe import Detector
-from gnnsafe.errors import NotFittedError, SavedFileError
+from gnnsafe.errors import InputError, NotFittedError, SavedFileError
 from gnnsafe.methods import KNN, METHODS, MSP, Consensus, Degree, GNNSafe, Propagated
 from gnnsafe.models import MODELS
 from gnnsafe.saving import FORMAT
@@ -48,6 +48,12 @@ def test_every_method_comes_back_to_the_last_bit(name, model, blocks, tmp_path):
     blocks.x = blocks.x + 0.1
     assert torch.equal(again.score(blocks), detector.score(blocks))
     assert torch.equal(again.p_values(blocks), detector.p_values(blocks))
+
+
+def test_nothing_is_saved_that_could_not_be_loaded(model, blocks, tmp_path):
+    with pytest.raises(InputError, match=r"'method.k' must be at most 10000 \(got 50000\)"):
+        Detector(model, KNN(k=50_000)).fit(blocks).save(tmp_path / "detector")
+    assert not (tmp_path / "detector").exists()
 
 
 def test_every_method_is_saved_with_all_that_it_learnt(model, blocks, tmp_path):

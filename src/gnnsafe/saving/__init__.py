@@ -84,13 +84,14 @@ class Saved:
 
 
 def write(folder: Path, saved: Saved, tensors: dict[str, Tensor]) -> None:
-    """What is saved, and the weights of its model in `tensors`, in `folder`."""
+    """What is saved, and the weights of its model in `tensors`, in `folder`; nothing that `read` would refuse."""
     parts = {field.name: packed(getattr(saved, field.name), field.name, tensors) for field in fields(saved)}
     record = {"format": FORMAT, **parts}
     content = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
     record["tensors"] = digest = xxhash.xxh3_128_hexdigest(content)
     record["checksum"] = _checksum(record)
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    _saved(json.loads(text), tensors)
     require(not folder.exists() or folder.is_dir(), "folder", "be a folder", f"the file '{folder}'")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
