@@ -18,7 +18,7 @@ class TestStandard:
         # column 0: mean 2, standard deviation 1; column 1 does not vary among the first two nodes
         assert scaling(x).tolist() == [[-1.0, 0.0], [1.0, 0.0], [3.0, 0.0]]
         assert scaling.constant == 1
-        assert str(scaling).endswith("standard deviation, 1 left out that do not vary")
+        assert str(scaling).endswith("standard deviation, 1 left out that do not vary in float32")
 
     def test_scales_and_offsets_of_columns_do_not_matter(self):
         x = torch.randn(500, 6, generator=torch.Generator().manual_seed(0))

@@ -94,7 +94,7 @@ class FeatureScaling:
     def __str__(self) -> str:
         if self.kind == "rows":
             return f"a bag of words: rows divided by their sum, times {float(self._given('factor')):.4g}"
-        left_out = f", {self.constant:,} left out that do not vary" if self.constant else ""
+        left_out = f", {self.constant:,} left out that do not vary in float32" if self.constant else ""
         return f"columns standardised by the training nodes' mean and standard deviation{left_out}"
 
 

@@ -37,9 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Example: gnnsafe score detector/ new_graph/ --out scores.csv --fdr 0.1. Another: gnnsafe score detector/ "
         "monday/ tuesday/ --out scores/. Error rates hold on average for ID nodes that are like the calibration nodes, "
         "and say nothing of OOD nodes. An ID node whose neighbours have shifted is scored with them and flagged more "
-        "often: 5% asked became 9% and 11% of ID nodes with a tenth of the nodes planted in two graphs, and 38% "
-        "and 71% where new classes stood beside them in two dense social graphs. Where --fdr flags nothing for want "
-        "of calibration nodes, decide about fewer nodes (--nodes), extend the tail of the p-values (--p-values "
+        "often: where new classes stood beside them, 5% asked became 4% to 11% of ID nodes on four graphs of papers "
+        "and products, and 38% and 71% on two dense social graphs. Where --fdr flags nothing for want of "
+        "calibration nodes, decide about fewer nodes (--nodes), extend the tail of the p-values (--p-values "
         "extrapolated) or estimate how many nodes are ID (--storey)."
     )
     parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
