@@ -103,7 +103,7 @@ def written(rows: list[list[str]]) -> bytes:
 
 def cells(raw: bytes) -> list[list[str]]:
     """The rows of a file that was accepted; empty lines are none."""
-    text = raw.decode("utf-8-sig")
+    text = raw.decode("utf-8-sig", errors="replace")  # a column that is not read may hold any bytes
     return [row for row in csv.reader(io.StringIO(text, newline=""), strict=False) if row]
 
 
