@@ -17,6 +17,7 @@ GnnsafeWarning            (a UserWarning)
 ├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
 ├── HeterophilyWarning    neighbours are hardly more alike than by chance
 ├── ModelWarning          a model reads more or less of a graph than one may think, or answers by chance
+├── PrecisionWarning      a column of features varies by less than float32 can tell
 └── TrainingWarning       a model was trained that may be of little use
 """
 
@@ -39,6 +40,7 @@ __all__ = [
     "MissingExtraError",
     "ModelWarning",
     "NotFittedError",
+    "PrecisionWarning",
     "SavedFileError",
     "TrainingError",
     "TrainingWarning",
@@ -112,6 +114,10 @@ class HeterophilyWarning(GnnsafeWarning):
 
 class ModelWarning(GnnsafeWarning):
     """A model reads more or less of a graph than one may think, or answers differently at each call."""
+
+
+class PrecisionWarning(GnnsafeWarning):
+    """A column of features varies by less than float32 can tell."""
 
 
 class TrainingWarning(GnnsafeWarning):

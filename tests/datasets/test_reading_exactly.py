@@ -17,7 +17,7 @@ from pyarrow import csv, parquet
 
 from gnnsafe import read_graph
 from gnnsafe.datasets.reading import limits
-from gnnsafe.errors import GraphFileError
+from gnnsafe.errors import GraphFileError, PrecisionWarning
 from gnnsafe.report.decisions import write_table
 
 
@@ -371,3 +371,19 @@ def test_paths_that_lead_nowhere(tmp_path):
         assert refusal(path).count(";") >= 1
     os.mkfifo(tmp_path / "nodes.csv")
     assert "must hold nodes.parquet or nodes.csv (found neither)" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
+def test_a_column_that_float32_cannot_tell_apart_is_said(tmp_path, ending):
+    """Seconds since 1970 are 1.7e9, where float32 has steps of 128."""
+    seconds, edge = [1_700_000_000 + 60 * minute for minute in range(4)], {"source": ["a"], "target": ["b"]}
+    if ending == "npz":
+        file = tmp_path / "graph.npz"
+        np.savez(file, x=np.array([[1, at] for at in seconds], dtype=np.float64), edge_index=np.array([[0], [1]]))
+    elif ending == "parquet":
+        file = tables(tmp_path, {"id": list("abcd"), "age": [1.0, 2.0, 3.0, 4.0], "at": seconds}, edge)
+    else:
+        rows = "".join(f"{name},1,{at}\n" for name, at in zip("abcd", seconds, strict=True))
+        file = tables(tmp_path, f"id,age,at\n{rows}".encode(), b"source,target\na,b\n")
+    with pytest.warns(PrecisionWarning, match=r"column '(at|x\[:, 1\])': varies from 1700000000 to 1700000180 only"):
+        read_graph(file)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnsafe.datasets.reading.refusal import listed, refusal, shown
+from gnnsafe.datasets.reading.refusal import listed, refusal, shown, warn_of_coarse
 
 __all__ = ["NAMES", "graph_from_arrays"]
 
@@ -54,6 +54,8 @@ def _features(file: Path, x: NDArray[Any]) -> NDArray[np.float32]:
     if not finite.all():
         row, column = divmod(int(finite.argmin()), x.shape[1])
         raise refusal(file, f"must be a finite number (got {x[row, column]})", "correct it", key=f"x[{row}, {column}]")
+    if x.dtype.itemsize > features.itemsize:
+        warn_of_coarse(file, [f"x[:, {column}]" for column in range(x.shape[1])], x.min(axis=0), x.max(axis=0))
     return features
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gnnsafe.datasets.reading.columns import NUMBER, first_row, is_list, is_number, is_text, plain
 from gnnsafe.datasets.reading.files import Rows, is_csv, read_rows
 from gnnsafe.datasets.reading.limits import check_memory
-from gnnsafe.datasets.reading.refusal import DAMAGED, refusal, shown
+from gnnsafe.datasets.reading.refusal import DAMAGED, refusal, shown, warn_of_coarse
 from gnnsafe.errors import GraphFileError
 
 __all__ = ["Features", "read_features"]
@@ -80,8 +80,13 @@ def _from_columns(file: Path, rows: Rows) -> Features:
 def _fill_columns(file: Path, rows: Rows, x: Matrix, place: dict[str, int]) -> None:
     """Fill in columns of numbers at their places."""
     names, start = list(place), 0
+    low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     for batch in rows.batches(names):
-        values = [plain(column).cast(pa.float32(), safe=False) for column in batch.columns]
+        exact = [plain(column).cast(pa.float64(), safe=False) for column in batch.columns]
+        ranges = [pc.min_max(column) for column in exact]
+        low = np.fmin(low, [_number(each["min"]) for each in ranges])
+        high = np.fmax(high, [_number(each["max"]) for each in ranges])
+        values = [column.cast(pa.float32(), safe=False) for column in exact]
         part = pa.RecordBatch.from_arrays(values, names).to_tensor(null_to_nan=True, row_major=True).to_numpy()
         if bad := _first_bad(part):
             row, column = bad
@@ -89,6 +94,12 @@ def _fill_columns(file: Path, rows: Rows, x: Matrix, place: dict[str, int]) -> N
         _fill(file, x, start, part, list(place.values()))
         start += len(part)
     _whole(file, x, start)
+    warn_of_coarse(file, names, low, high)
+
+
+def _number(value: Any) -> float:
+    """Arrow's scalar as a number, NaN where it is null."""
+    return np.nan if (number := value.as_py()) is None else float(number)
 
 
 def _written(file: Path, rows: Rows, name: str) -> Matrix | None:
@@ -102,10 +113,13 @@ def _written(file: Path, rows: Rows, name: str) -> Matrix | None:
         first = first_row(number)
         also = f", as {count:,} of its {len(column):,} values are, the first in row {first}"
         raise _not_number(file, column[place - 1], name, place, also)
-    values: Matrix = column.cast(pa.float32()).to_numpy()
+    exact = column.cast(pa.float64()).to_numpy()
+    with np.errstate(over="ignore"):  # an overflow is infinite, and found so
+        values: Matrix = exact.astype(np.float32)
     if not np.isfinite(values).all():
         place = int(np.isfinite(values).argmin()) + 1
         raise _not_number(file, column[place - 1], name, place)
+    warn_of_coarse(file, [name], exact.min(), exact.max())
     return values
 
 

@@ -1,17 +1,22 @@
-"""How a file is refused: in one line that says where, what and what to do."""
+"""How a file is refused, or doubted: in one line that says where, what and what to do."""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from gnnsafe.errors import GraphFileError
+import numpy as np
+from numpy.typing import ArrayLike
 
-__all__ = ["listed", "readable", "refusal", "shown"]
+from gnnsafe.errors import GraphFileError, PrecisionWarning
 
+__all__ = ["listed", "readable", "refusal", "shown", "warn_of_coarse"]
+
+FEWEST_LEVELS = 64  # that float32 should tell apart between the least and the largest value of a column
 DAMAGED = "the file may be cut short or damaged: write it again"
 
 
@@ -57,3 +62,17 @@ def listed(names: Iterable[str]) -> str:
     names = iter(names)
     first = list(islice(names, 12))
     return ", ".join([*first, "…"] if next(names, None) is not None else first) or "none"
+
+
+def warn_of_coarse(file: Path, columns: Sequence[str], low: ArrayLike, high: ArrayLike) -> None:
+    """Say which columns vary, from `low` to `high`, by less than float32 can tell: most of what they say is lost."""
+    low, high = (np.atleast_1d(np.asarray(end, dtype=np.float64)) for end in (low, high))
+    step = np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)).astype(np.float64)
+    coarse = np.flatnonzero((high > low) & (high - low < FEWEST_LEVELS * step))
+    if len(coarse):
+        first, more = coarse[0], f" and {len(coarse) - 1} more columns" if len(coarse) > 1 else ""
+        text = (
+            f"{file}, column '{columns[first]}'{more}: varies from {low[first]:.17g} to {high[first]:.17g} only, steps "
+            "that float32 can hardly tell apart; subtract the smallest value first"
+        )
+        warnings.warn(PrecisionWarning(text), stacklevel=2)
