@@ -7,8 +7,9 @@ from torch import Tensor
 
 from gnnsafe.detector import Detector
 from gnnsafe.errors import InputError, require
-from gnnsafe.fitting.classes import MASKS, renumbered
+from gnnsafe.fitting.classes import renumbered
 from gnnsafe.graph import Data, changed, check_graph, graph_digest
+from gnnsafe.held_out import MASKS
 
 __all__ = ["held_out_nodes", "with_known_split"]
 
