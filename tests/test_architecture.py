@@ -58,6 +58,8 @@ def test_imports_point_up_only(path):
 
 def test_every_room_is_on_the_list():
     assert {room(path) for path in SOURCE.rglob("*.py")} == set(ROOMS)
+    files = {path.stem for path in SOURCE.glob("*.py")}
+    assert not [name for name in files if (SOURCE / name).is_dir()], "a folder hides the file of its name"
 
 
 def test_the_public_names():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_scores
-from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.errors import is_number, require, require_seed
 
 __all__ = [
     "TAIL_NODES",
@@ -49,7 +49,7 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
     at_least = count - torch.searchsorted(ordered, scores)
     if seed is None:
         return (1 + at_least).double() / (count + 1)
-    require_whole("seed", seed, 0)
+    require_seed(seed)
     above = count - torch.searchsorted(ordered, scores, right=True)
     chance = torch.from_numpy(np.random.default_rng(seed).random(len(scores)))
     return (above + chance * (1 + at_least - above)) / (count + 1)
