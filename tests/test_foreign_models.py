@@ -493,3 +493,29 @@ class TestGraphsOfOtherKinds:
         for model, key in ((Tuple(), r"\[0\]"), (Named(), r"\['scores'\]")):
             with pytest.raises(ValueError, match=rf"forward=lambda model, data: model\(data.x, data.edge_index\){key}"):
                 Detector(model).fit(block_graph())
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:Sparse invariant checks")
+    def test_sparse_tensors_within_the_model_and_the_graph(self, tmp_path):
+        """A matrix that the model keeps as a buffer, and one of the graph, not coalesced, that nobody reads."""
+        graph = block_graph()
+        nodes, edges = graph.num_nodes, graph.edge_index
+
+        class KeepsAMatrix(TwoConvolutions):
+            def __init__(self) -> None:
+                super().__init__()
+                self.register_buffer("matrix", torch.eye(8).to_sparse_csr())
+
+            def forward(self, x, edge_index):
+                return super().forward((self.matrix @ x.T).T.contiguous(), edge_index)
+
+        torch.manual_seed(0)
+        model = KeepsAMatrix()
+        twice = torch.cat([edges, edges], dim=1)
+        graph.relation = torch.sparse_coo_tensor(twice, torch.ones(twice.shape[1]), (nodes, nodes))
+        detector = Detector(model).fit(graph)
+        scores = detector.score(graph)
+        detector.save(tmp_path)
+        assert torch.equal(gnnsafe.load(tmp_path, model).score(graph), scores)
+        model.matrix.values()[0] = 2.0
+        with pytest.raises(ValueError, match="'model' must have the weights that the detector was fitted with"):
+            detector.score(graph)

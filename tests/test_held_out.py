@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Data
 
 import gnnsafe
 from gnnsafe import Detector
 from gnnsafe.errors import CalibrationWarning, NotFittedError
+from gnnsafe.graph import graph_digest
 from gnnsafe.models import GCN
 
 
@@ -73,6 +75,17 @@ def test_the_nodes_are_remembered_and_not_the_mask(detector, blocks):
     mask[:] = False
     with pytest.raises(ValueError, match="40 calibration nodes"):
         detector.check_calibration(blocks, blocks.val_mask)
+
+
+def test_a_graph_is_known_again_in_another_layout_or_precision(detector, blocks):
+    plain = Data(x=blocks.x, edge_index=blocks.edge_index)
+    for x in (blocks.x.to_sparse_csr(), blocks.x.double().to_sparse_csr(), blocks.x):
+        same = Data(x=x.float(), edge_index=blocks.edge_index.int())
+        assert graph_digest(same) == graph_digest(plain)
+        with pytest.raises(ValueError, match=r"'mask' must hold held-out nodes alone \(got \d+ training nodes among"):
+            detector.calibrate(same, mask=blocks.train_mask)
+    for other in (plain.x + (torch.arange(8) == 5) * 1e-3, torch.cat([plain.x, plain.x[:, :1] * 0], dim=1)):
+        assert graph_digest(Data(x=other, edge_index=plain.edge_index)) != graph_digest(plain)
 
 
 def test_how_many_the_method_has_learnt_from(blocks):

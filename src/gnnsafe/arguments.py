@@ -7,14 +7,14 @@ from inspect import Signature, signature
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["PlainNumbers", "plain"]
+__all__ = ["PlainNumbers", "plain_number"]
 
 
-def plain(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """A number of numpy's, or of any other kind, as Python's own; anything else as it is.
 
     >>> import numpy as np
-    >>> plain(np.int64(2)), plain(np.float32(0.5)), plain("keep")
+    >>> plain_number(np.int64(2)), plain_number(np.float32(0.5)), plain_number("keep")
     (2, 0.5, 'keep')
     """
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -36,4 +36,6 @@ class PlainNumbers(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Construct it with plain numbers."""
-        return super().__call__(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
+        return super().__call__(
+            *map(plain_number, args), **{name: plain_number(value) for name, value in kwargs.items()}
+        )

@@ -209,10 +209,10 @@ def check_binary(name: str, labels: Tensor, num_labels: int, where: str) -> None
     require(binary, name, f"be 0 or 1 for every node of {where} and every label", "other values")
 
 
-def check_node(node: object, num_nodes: int) -> int:
+def check_node(node: object, num_nodes: int, name: str = "node") -> int:
     """`node`, once it is known to be the number of a node."""
     inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(num_nodes)
-    require(inside, "node", f"be a node's number, 0..{num_nodes - 1}", repr(node))
+    require(inside, name, f"be a node's number, 0..{num_nodes - 1}", repr(node))
     return int(node)  # type: ignore[call-overload, no-any-return]
 
 

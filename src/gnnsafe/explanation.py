@@ -57,8 +57,6 @@ class TrainingClasses:
         members = y[:, None] == torch.unique(y) if outputs.task == "multiclass" else y == 1
         labels = torch.unique(y) if outputs.task == "multiclass" else torch.arange(y.shape[1])
         labels, members = labels[members.any(dim=0)], members[:, members.any(dim=0)]
-        if len(labels) == 0:  # no training node has any label
-            return cls(labels, h[:0], h[:0, 0])
         groups = [h[member] for member in members.T]
         if not groups:  # no training node has a label
             return cls(labels, h[:0], h.new_empty(0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -13,9 +12,18 @@ import torch
 import xxhash
 from torch import Tensor
 
-from gnnsafe.checks import Task, check_edge_index, check_features, check_labels, check_mask, check_places, check_tensor
+from gnnsafe.checks import (
+    Task,
+    check_edge_index,
+    check_features,
+    check_labels,
+    check_mask,
+    check_node,
+    check_places,
+    check_tensor,
+)
 from gnnsafe.errors import InputError, require
-from gnnsafe.hashing import content, digest
+from gnnsafe.hashing import content, digest, row_digests
 
 __all__ = [
     "Data",
@@ -100,9 +108,7 @@ def node_number(graph: Graph, node: object, name: str = "node") -> int:
         few = ", ".join(ids[:3])
         require(node in ids, name, "be the id of a node of the graph", repr(node), f"its ids are such as {few}")
         return ids.index(node)
-    inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(nodes)
-    require(inside, name, f"be a node's number, 0..{nodes - 1}, or its id as text", repr(node))
-    return int(node)  # type: ignore[call-overload, no-any-return]
+    return check_node(node, nodes, name)
 
 
 def check_graph(graph: Any, *, num_features: int | None = None, content: bool = True) -> None:
@@ -205,13 +211,8 @@ def changed(graph: Data, **values: Any) -> Data:
 
 
 def graph_digest(graph: Graph) -> str:
-    """128 bits that tell the graph's features and edges from any other's."""
-    x = graph.x
-    parts = {"x": x} if x.layout == torch.strided else {
-        "x": x.values(), "columns": x.col_indices(), "rows": x.crow_indices()
-    }  # fmt: skip
-    parts = {**parts, "edge_index": graph.edge_index}
-    return digest({f"{name} {part.dtype} {list(part.shape)}": part for name, part in parts.items()})
+    """128 bits that tell the graph's features and edges from any other's, dense or sparse, in whatever precision."""
+    return digest({f"x {list(graph.x.shape)}": row_digests(graph.x), "edge_index": graph.edge_index.long()})
 
 
 def fingerprint(*graphs: Data) -> str:

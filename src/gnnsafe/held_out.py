@@ -22,6 +22,10 @@ class KnownNodes:
     graph: str
     mask: Tensor
 
+    def __post_init__(self) -> None:
+        right = self.mask.dtype == torch.bool and self.mask.dim() == 1
+        require(right, "mask", "be a boolean tensor of shape [nodes]", f"{self.mask.dtype} {list(self.mask.shape)}")
+
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""

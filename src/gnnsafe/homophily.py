@@ -32,10 +32,10 @@ def homophily(classes: Tensor, edge_index: Tensor) -> tuple[float, float]:
 
 
 def label_homophily(y: Tensor, known: Tensor, edge_index: Tensor) -> tuple[float, float] | None:
-    """`homophily` of the labels of nodes in the mask `known`; None where too few edges join two such nodes."""
+    """`mean_homophily` of the labels of nodes in the mask `known`; None where too few edges join two such nodes."""
     source, target = edge_index
     edges = edge_index[:, known[source] & known[target] & (source != target)]
-    return homophily(y, edges) if edges.shape[1] >= EVIDENCE else None
+    return mean_homophily(y.view(len(y), -1).long(), edges) if edges.shape[1] >= EVIDENCE else None
 
 
 def mean_homophily(columns: Tensor, edge_index: Tensor) -> tuple[float, float]:

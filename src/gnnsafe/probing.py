@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnsafe.calling import PLAIN_CALL, WRITTEN, passed
 from gnnsafe.errors import ModelWarning, require
 from gnnsafe.graph import Graph, stored
-from gnnsafe.hashing import content
+from gnnsafe.hashing import content, entries
 from gnnsafe.outputs import Classifier, Outputs
 
 __all__ = ["ROUNDING", "gap", "probed"]
@@ -50,23 +50,18 @@ def gap(logits: Tensor, others: Tensor) -> float:
 def _unwritten(classifier: Classifier, graph: Graph) -> Outputs:
     """The outputs, once the graph's tensors are known to hold what they held before; else that is put back."""
     read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
-    tensors = {name: _entries(value) for name, value in read.items() if isinstance(value, Tensor)}
-    before = {name: entries.clone() for name, entries in tensors.items()}
+    tensors = {name: value.detach() for name, value in read.items() if isinstance(value, Tensor)}
+    held = [(name, part, part.clone()) for name, tensor in tensors.items() for part in entries(tensor).values()]
     written: list[str] = []
     try:
         outputs = classifier(graph)
     finally:
-        for name, entries in tensors.items():
-            if not np.array_equal(content(entries), content(before[name])):
+        for name, part, before in held:
+            if not np.array_equal(content(part), content(before)):
                 written.append(name)
-                entries.copy_(before[name])
+                part.copy_(before)
     require(not written, "model", f"leave data.{', data.'.join(written)} as it is", *WRITTEN)
     return outputs
-
-
-def _entries(tensor: Tensor) -> Tensor:
-    entries = tensor.detach()
-    return entries if entries.layout == torch.strided else entries.values()
 
 
 def _joined(graph: Graph) -> bool:

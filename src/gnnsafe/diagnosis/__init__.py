@@ -10,20 +10,20 @@ import math
 import warnings
 from collections.abc import Sequence
 
+import torch
+
 from gnnsafe.diagnosis.candidates import CANDIDATES, contenders
 from gnnsafe.diagnosis.result import HETEROPHILY, Candidate, Diagnosis, Verdict
 from gnnsafe.diagnosis.trials import Ask, ready, tried
 from gnnsafe.diagnosis.verdict import overall, verdict
-from gnnsafe.errors import HeterophilyWarning, require_whole
-from gnnsafe.graph import Data, node_labels, node_mask
-from gnnsafe.homophily import mean_homophily, score_homophily
+from gnnsafe.errors import HeterophilyWarning, require_seed, require_whole
+from gnnsafe.graph import Data, node_labels
+from gnnsafe.homophily import label_homophily, mean_homophily, score_homophily
 from gnnsafe.methods import Method
 from gnnsafe.methods.base import unpropagated_of
 from gnnsafe.outputs import Outputs
 
 __all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnosis"]
-
-EVIDENCE = 30  # edges between labelled nodes, below which labels are not heard
 
 
 def diagnosis(
@@ -37,7 +37,7 @@ def diagnosis(
 ) -> Diagnosis:
     """Of a fitted method, on the outputs that `ask` gives for a graph, and the ID graph that it was fitted on."""
     require_whole("draws", draws, 1)
-    require_whole("seed", seed, 0)
+    require_seed(seed)
     data = ready(data)
     outputs = ask(data)
     tries, left_out = contenders(method, candidates, outputs)
@@ -71,12 +71,6 @@ def _prediction_homophily(outputs: Outputs) -> tuple[float, float]:
 
 
 def _label_homophily(data: Data, outputs: Outputs) -> tuple[float, float] | None:
-    known = node_mask(data, "train_mask")
-    if getattr(data, "val_mask", None) is not None:
-        known = known | node_mask(data, "val_mask")
-    source, target = data.edge_index
-    edges = data.edge_index[:, known[source] & known[target] & (source != target)]
-    if edges.shape[1] < EVIDENCE:
-        return None
-    y = node_labels(data, outputs.task)
-    return mean_homophily(y.view(len(y), -1).long(), edges)
+    masks = [getattr(data, name, None) for name in ("train_mask", "val_mask")]
+    known = torch.stack([mask for mask in masks if mask is not None]).any(dim=0)
+    return label_homophily(node_labels(data, outputs.task), known, data.edge_index)

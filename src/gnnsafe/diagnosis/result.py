@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console, Group
 
+from gnnsafe.homophily import HETEROPHILIC
 from gnnsafe.methods import Method
 
 __all__ = ["HETEROPHILY", "Candidate", "Diagnosis", "Verdict"]
 
-HETEROPHILIC = 0.25  # adjusted homophily below it; real graphs lie well to either side (Platonov et al., 2023)
 HETEROPHILY = (
     "This graph is heterophilic: neighbours are hardly more alike than by chance, and what they say about a node, by "
     "propagation too, is to be trusted little."
