@@ -13,7 +13,7 @@ from tests.test_cli_own import write_graph
 import gnnsafe
 from gnnsafe import cli
 from gnnsafe.fitting import fitting
-from gnnsafe.fitting.held_out import held_out_nodes, with_known_split
+from gnnsafe.fitting.known_graph import held_out_nodes, with_known_split
 
 
 @pytest.fixture(scope="module")

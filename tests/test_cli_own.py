@@ -198,6 +198,8 @@ class TestScore:
         assert error == (
             "gnnsafe: '--nodes' must hold ids of the graph, one per line (got 'x'); they are such as n0, n1, n2\n"
         )
+        (tmp_path / "ids.txt").write_bytes(b"n7\n\xe9\n")
+        assert "must be a text in UTF-8" in complaint(capsys, *arguments, "--nodes", str(tmp_path / "ids.txt"))
 
     @pytest.mark.parametrize("kind", ["exact", "randomized", "extrapolated"])
     def test_kinds_of_p_values(self, files, detector, tmp_path, kind):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -120,3 +123,9 @@ def test_refused_at_once(library, model, blocks):
         detector.score(blocks)
     with pytest.raises(ValueError, match="'data' must be one graph with one type of nodes"):
         detector.score_new(library, [0])
+
+
+def test_copied_and_pickled(library, model):
+    detector = Detector(model, forward=forward, node_type="paper").fit(library)
+    for copied in (copy.deepcopy(detector), pickle.loads(pickle.dumps(detector))):
+        assert torch.equal(copied.score(library), detector.score(library))

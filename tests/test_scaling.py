@@ -39,6 +39,15 @@ class TestStandard:
         assert scaling.constant == 1
         assert not scaling(x)[:, 1].any()
 
+    def test_sparse_features_are_scaled_as_the_dense_ones_it_was_fitted_on(self):
+        x = torch.tensor([[0.0, 10.0], [2.0, 0.0], [4.0, 5.0], [0.0, 1.0]])
+        scaling = FeatureScaling.fitted(x, EVERY, "standard")
+        assert torch.equal(scaling(x.to_sparse_csr()), scaling(x))
+        with pytest.raises(ValueError, match=r"'x' must have the 2 features that the scaling knows \(got 3\)"):
+            scaling(torch.ones(4, 3))
+        with pytest.raises(ValueError, match=r"'scaling' must be a FeatureScaling \(got 'standard'\); such as"):
+            gnnsafe.Detector(None, "degree", scaling="standard")
+
     def test_moments_are_exact_far_from_zero(self):
         x = torch.tensor([[1e8], [1e8 + 64], [1e8 + 128], [1e8 + 192]])
         assert FeatureScaling.fitted(x, EVERY)(x).flatten().tolist() == pytest.approx(

@@ -78,10 +78,13 @@ class FeatureScaling:
         return cls("standard", center, torch.where(varies, 1 / (size if sparse else spread), 0.0))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The features, scaled, in the precision and layout that they came in."""
+        """The features, scaled, in their own precision; sparse ones become dense where columns are shifted."""
         if self.kind == "rows":
             return row_normalised(x) * float(self._given("factor"))
         center, factor = self._given("center").to(x.device), self._given("factor").to(x.device)
+        require(x.shape[1] == len(center), "x", f"have the {len(center)} features that the scaling knows", x.shape[1])
+        if x.layout == torch.sparse_csr and bool(center.any()):
+            x = x.to_dense()  # fitted on dense features: what is shifted is zero no longer
         if x.layout == torch.sparse_csr:
             return _with_values(x, (x.values().double() * factor[x.col_indices()]).to(x.dtype))
         return torch.cat([((block.double() - center) * factor).to(x.dtype) for block in _blocks(x)])

@@ -7,7 +7,7 @@ import json
 
 from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_bar, terminal
 from gnnsafe.detector import load
-from gnnsafe.fitting.held_out import held_out_nodes
+from gnnsafe.fitting.known_graph import held_out_nodes
 
 __all__ = ["configure"]
 

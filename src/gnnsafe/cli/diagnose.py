@@ -7,7 +7,7 @@ import json
 
 from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, positive, progress_bar, terminal, whole
 from gnnsafe.detector import load
-from gnnsafe.fitting.held_out import with_known_split
+from gnnsafe.fitting.known_graph import with_known_split
 
 __all__ = ["configure"]
 

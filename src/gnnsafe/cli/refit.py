@@ -43,6 +43,7 @@ def _refit(arguments: argparse.Namespace) -> None:
         undirected = detector.notes.get("undirected", False)
         data = _split(detector, given_graph(arguments, undirected=undirected))
         progress.update(task, description="Fitting", completed=1)
+        require(detector.task == "multiclass", "DETECTOR", "have a multiclass model", detector.task)
         require(detector.classifier is not None, "DETECTOR", "have a model", "none")
         assert detector.classifier is not None
         fitted = bound(Detector(detector.classifier.model, arguments.method, scaling=detector.scaling), data)

@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnsafe.cli.options import GRAPH, add_graph_options, given_files, given_graph, progress_bar, share, terminal, whole
 from gnnsafe.decisions import Decisions, decisions
 from gnnsafe.detector import Detector, load
-from gnnsafe.errors import require
+from gnnsafe.errors import InputError, require
 from gnnsafe.files import writable
 from gnnsafe.graph import Data
 from gnnsafe.report.decisions import check_ending, histogram, period_table, write_table
@@ -128,7 +128,11 @@ def _asked(arguments: argparse.Namespace, data: Data) -> Tensor:
     if arguments.nodes is None:
         return torch.ones(data.num_nodes, dtype=torch.bool)
     place = {str(node): number for number, node in enumerate(data.node_id)}
-    asked = [line.strip() for line in arguments.nodes.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    try:
+        lines = arguments.nodes.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"'--nodes' must be a text in UTF-8 (got '{arguments.nodes}')") from error
+    asked = [line.strip() for line in lines if line.strip()]
     unknown = next((text for text in asked if text not in place), None)
     few = ", ".join(list(place)[:3])
     require(unknown is None, "--nodes", "hold ids of the graph, one per line", repr(unknown), f"they are such as {few}")

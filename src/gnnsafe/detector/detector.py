@@ -1,4 +1,4 @@
-"""A method bound to somebody's model: what practitioners touch."""
+"""What practitioners touch: scores, decisions with a stated error rate, reasons, advice, and files."""
 
 from __future__ import annotations
 
@@ -7,46 +7,27 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gnnsafe.borrowed import eager, without_autocast
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
-from gnnsafe.checks import Task, check_mask, check_nodes
+from gnnsafe.checks import check_mask, check_nodes
+from gnnsafe.detector.saving import save
+from gnnsafe.detector.scoring import Scorer
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
-from gnnsafe.explanation import Explanation, TrainingClasses, explanation
-from gnnsafe.graph import (
-    Graph,
-    changed,
-    check_feature_names,
-    check_graph,
-    kept_names,
-    node_labels,
-    node_mask,
-    node_number,
-    plain,
-)
-from gnnsafe.hashing import weights_digest
-from gnnsafe.held_out import UsedNodes
-from gnnsafe.hetero import EdgeType, node_type_graph
-from gnnsafe.methods import Method, own_method
+from gnnsafe.explanation import Explanation, explanation
+from gnnsafe.graph import Graph, node_mask, node_number
+from gnnsafe.methods import Method
 from gnnsafe.methods.base import scores_of
 from gnnsafe.models import MODELS
 from gnnsafe.new_scores import NewDecisions, NewScores, Reach, new_scores
-from gnnsafe.outputs import Classifier, Forward, Outputs
-from gnnsafe.probing import probed
-from gnnsafe.saving import Saved, SavedModel, read, write
-from gnnsafe.scaling import FeatureScaling
+from gnnsafe.outputs import Outputs
 
-__all__ = ["Detector", "NewScores", "load"]
-
-NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
+__all__ = ["Detector"]
 
 
-class Detector:
+class Detector(Scorer):
     """Score the nodes of graphs by `method` (GNNSafe unless told; a method or its name) on the outputs of `model`.
 
     The model is any module called `(x, edge_index)` that returns logits, or called by `forward(model, data)`. Its
@@ -63,72 +44,6 @@ class Detector:
         flags = detector.predict(new_data, false_alarm=0.05)    # at most 5 % of ID nodes flagged
         gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.edge_index))
     """
-
-    def __init__(
-        self,
-        model: nn.Module | None,
-        method: Method | str | None = None,
-        *,
-        embedding: str | None = None,
-        forward: Forward | None = None,
-        task: Task = "multiclass",
-        node_type: str | None = None,
-        edge_types: Sequence[EdgeType] | None = None,
-        scaling: FeatureScaling | None = None,
-    ) -> None:
-        self.method = own_method(method)
-        self.scaling = scaling
-        require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
-        require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
-        self.forward, self.node_type, self.edge_types = forward, node_type, edge_types
-        if forward is not None and node_type is not None:
-            forward = _of_the_whole(forward)
-        modelless = model is None and not self.method.needs_model()
-        self.classifier = None if modelless else Classifier(model, forward, embedding, task)  # type: ignore[arg-type]
-        self.task = task
-        self.notes: dict[str, Any] = {}  # of whoever made it, as JSON has it: saved with it
-        self.num_features_: int | None = None
-        self.feature_names_: tuple[Any, ...] | None = None
-        self.class_names_: tuple[Any, ...] | None = None
-        self.classes_: TrainingClasses | None = None
-        self.weights_: str | None = None  # the model's, as a digest
-        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
-        self.used_: UsedNodes | None = None
-        self.calibration_: Calibration | None = None
-
-    def __repr__(self) -> str:
-        return f"Detector({type(self.classifier.model).__name__ if self.classifier else None}, {self.method!r})"
-
-    def fit(self, data: Graph) -> Detector:
-        """Show the method the graph that the model was trained on, with `y` and `train_mask`.
-
-        A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
-        and a `ModelWarning` says what else is odd, such as a forward that reads no edges or answers by chance.
-        """
-        self.num_features_, self.calibration_ = None, None  # what fails is not fitted
-        graph = self._graph(data)
-        check_graph(graph, content=not self._model_checks)
-        y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
-        outputs = self._outputs(graph, first=True)
-        validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
-        self.used_ = UsedNodes.of(graph, mask, validation)
-        self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
-        self.class_names_ = kept_names(graph, "class_names", outputs.logits.shape[1]) if self.classifier else None
-        with without_autocast():
-            self.method.fit(outputs, y, mask)
-            self.classes_ = None if self.classifier is None else TrainingClasses.of(outputs, y, mask)
-        self.passed_ = self._passed(graph)
-        self.weights_ = None if self.classifier is None else weights_digest(self.classifier.model)
-        self.num_features_ = int(graph.x.shape[1])
-        return self
-
-    def outputs(self, data: Graph) -> Outputs:
-        """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
-        return self._outputs(self._checked(data, content=not self._model_checks))
-
-    def score(self, data: Graph) -> Tensor:
-        """Float32, one per node, higher = more out-of-distribution."""
-        return scores_of(self.method, self.outputs(data))
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
         """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
@@ -322,61 +237,7 @@ class Detector:
 
         A model of gnnsafe.models is saved with it. Another is not: the detector knows it again by its weights.
         """
-        if self.num_features_ is None or self.used_ is None:
-            raise NotFittedError(f"{self!r} is not fitted; call fit(data) before it is saved")
-        self._check_weights()
-        tensors: dict[str, Tensor] = {}
-        saved = Saved(
-            task=self.task,
-            num_features=self.num_features_,
-            feature_names=self.feature_names_,
-            class_names=self.class_names_,
-            notes=self.notes,
-            method=self.method,
-            model=None if self.classifier is None else SavedModel.of(self.classifier.model, tensors),
-            embedding=None if self.classifier is None else self.classifier.embedding,
-            forward=self.forward is not None,
-            node_type=self.node_type,
-            edge_types=None if self.edge_types is None else tuple(self.edge_types),
-            scaling=self.scaling,
-            classes=self.classes_,
-            calibration=self.calibration_,
-            passed=self.passed_,
-            used=self.used_,
-        )
-        write(Path(folder), saved, tensors)
-
-    def _graph(self, data: Any) -> Any:
-        if self.node_type is not None:
-            return node_type_graph(data, self.node_type, self.edge_types)
-        require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
-        return plain(data)
-
-    def _passed(self, graph: Graph) -> tuple[str, ...]:
-        read = () if self.classifier is None else self.classifier.read(graph)
-        return tuple(read or ())
-
-    def _check_weights(self) -> None:
-        known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
-        require(
-            known, "model", "have the weights that the detector was fitted with", "others", "fit and calibrate again"
-        )
-
-    @property
-    def _model_checks(self) -> bool:
-        return self.classifier is not None and self.classifier.checks_content
-
-    def _checked(self, data: Any, *, content: bool = True) -> Any:
-        if self.num_features_ is None:
-            raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
-        self._check_weights()
-        graph = self._graph(data)
-        check_feature_names(graph, self.feature_names_)
-        check_graph(graph, num_features=self.num_features_, content=content)
-        if self.passed_ is not None and (passed := self._passed(graph)) != self.passed_:
-            held, now = (", ".join(names) or "none" for names in (self.passed_, passed))
-            require(False, "data", f"hold of what the forward takes what the training graph held: {held}", now)
-        return graph
+        save(self, Path(folder))
 
     def _reach(self, hops: int | None) -> Reach:
         own = self.method.reach()
@@ -392,38 +253,3 @@ class Detector:
             )
         require_whole("hops", hops or 0, 0)
         return Reach(own, hops or 0)
-
-    def _outputs(self, graph: Graph, *, first: bool = False) -> Outputs:
-        if self.scaling is not None:
-            graph = changed(graph, x=self.scaling(graph.x))
-        if self.classifier is None:
-            return Outputs(torch.empty(graph.x.shape[0], 0), graph, self.task)
-        return probed(self.classifier, graph) if first and not self._model_checks else self.classifier(graph)
-
-
-def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
-    """The detector that was saved in `folder`, for the same `model`; one of gnnsafe.models comes out of the folder.
-
-    Scores are the same to the last bit. Another model, other weights, a damaged file or another format are refused. A
-    `forward` is code, which no file holds: give it again.
-    """
-    saved, tensors = read(Path(folder))
-    model = eager(model)
-    if saved.model is not None:
-        model = saved.model.built(tensors) if model is None else model
-        require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
-        saved.model.check(model)
-    rule = "be given again, as the detector was saved with one" if saved.forward else "be left out, as it was"
-    require((forward is not None) == saved.forward, "forward", rule, "none" if forward is None else "one")
-    options: dict[str, Any] = {name: getattr(saved, name) for name in ("embedding", "task", "node_type", "edge_types")}
-    detector = Detector(model, saved.method, forward=forward, scaling=saved.scaling, **options)
-    detector.notes, detector.num_features_ = saved.notes, saved.num_features
-    detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
-    detector.classes_, detector.calibration_ = saved.classes, saved.calibration
-    detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
-    detector.used_ = saved.used
-    return detector
-
-
-def _of_the_whole(forward: Forward) -> Forward:
-    return lambda model, graph: forward(model, graph.whole)

@@ -1,0 +1,9 @@
+"""A method bound to somebody's model: what practitioners touch."""
+
+from __future__ import annotations
+
+from gnnsafe.detector.detector import Detector
+from gnnsafe.detector.loading import load
+from gnnsafe.new_scores import NewScores
+
+__all__ = ["Detector", "NewScores", "load"]

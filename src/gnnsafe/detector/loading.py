@@ -1,0 +1,55 @@
+"""A detector out of the folder that it was saved in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from gnnsafe.borrowed import eager
+from gnnsafe.detector.detector import Detector
+from gnnsafe.errors import require
+from gnnsafe.outputs import Forward
+from gnnsafe.saving import Saved, read
+
+__all__ = ["load"]
+
+
+def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
+    """The detector that was saved in `folder`, for the same `model`; one of gnnsafe.models comes out of the folder.
+
+    Scores are the same to the last bit. Another model, other weights, a damaged file or another format are refused. A
+    `forward` is code, which no file holds: give it again.
+    """
+    saved, tensors = read(Path(folder))
+    model = _model(saved, tensors, model)
+    rule = "be given again, as the detector was saved with one" if saved.forward else "be left out, as it was"
+    require((forward is not None) == saved.forward, "forward", rule, "none" if forward is None else "one")
+    detector = Detector(
+        model,
+        saved.method,
+        embedding=saved.embedding,
+        forward=forward,
+        task=saved.task,
+        node_type=saved.node_type,
+        edge_types=saved.edge_types,
+        scaling=saved.scaling,
+    )
+    detector.notes, detector.num_features_ = saved.notes, saved.num_features
+    detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
+    detector.classes_, detector.calibration_ = saved.classes, saved.calibration
+    detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
+    detector.used_ = saved.used
+    return detector
+
+
+def _model(saved: Saved, tensors: dict[str, Tensor], given: nn.Module | None) -> nn.Module | None:
+    """The model that is given, or the one of ours that was saved, once it is known to be the right one."""
+    if saved.model is None:
+        require(given is None, "model", "be left out, as the detector was saved without one", type(given).__name__)
+        return None
+    model = saved.model.built(tensors) if given is None else eager(given)
+    require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
+    saved.model.check(model)
+    return model

@@ -1,0 +1,157 @@
+"""A method bound to a model: fitted on one graph, it scores others, once they are known to be alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from gnnsafe.borrowed import without_autocast
+from gnnsafe.calibration import Calibration
+from gnnsafe.checks import Task
+from gnnsafe.errors import NotFittedError, require
+from gnnsafe.explanation import TrainingClasses
+from gnnsafe.graph import Graph, changed, check_feature_names, check_graph, kept_names, node_labels, node_mask, plain
+from gnnsafe.hashing import weights_digest
+from gnnsafe.held_out import UsedNodes
+from gnnsafe.hetero import EdgeType, node_type_graph
+from gnnsafe.methods import Method, own_method
+from gnnsafe.methods.base import scores_of
+from gnnsafe.outputs import Classifier, Forward, Outputs
+from gnnsafe.probing import probed
+from gnnsafe.scaling import FeatureScaling
+
+__all__ = ["Scorer"]
+
+AnyScorer = TypeVar("AnyScorer", bound="Scorer")
+NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
+
+
+class Scorer:
+    """What a `Detector` is before it decides: model, method, features' scaling, and what `fit` has learnt."""
+
+    def __init__(
+        self,
+        model: nn.Module | None,
+        method: Method | str | None = None,
+        *,
+        embedding: str | None = None,
+        forward: Forward | None = None,
+        task: Task = "multiclass",
+        node_type: str | None = None,
+        edge_types: Sequence[EdgeType] | None = None,
+        scaling: FeatureScaling | None = None,
+    ) -> None:
+        self.method = own_method(method)
+        known = scaling is None or isinstance(scaling, FeatureScaling)
+        require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fitted(x, train_mask)")
+        require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
+        require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
+        self.forward, self.node_type, self.edge_types, self.scaling = forward, node_type, edge_types, scaling
+        asked = forward if forward is None or node_type is None else partial(_of_the_whole, forward)
+        modelless = model is None and not self.method.needs_model()
+        self.classifier = None if modelless else Classifier(model, asked, embedding, task)  # type: ignore[arg-type]
+        self.task = task
+        self.notes: dict[str, Any] = {}  # of whoever made it, as JSON has it: saved with it
+        self.num_features_: int | None = None
+        self.feature_names_: tuple[Any, ...] | None = None
+        self.class_names_: tuple[Any, ...] | None = None
+        self.classes_: TrainingClasses | None = None
+        self.weights_: str | None = None  # the model's, as a digest
+        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
+        self.used_: UsedNodes | None = None
+        self.calibration_: Calibration | None = None
+
+    def __repr__(self) -> str:
+        model = type(self.classifier.model).__name__ if self.classifier else None
+        return f"{type(self).__name__}({model}, {self.method!r})"
+
+    def fit(self: AnyScorer, data: Graph) -> AnyScorer:
+        """Show the method the graph that the model was trained on, with `y` and `train_mask`.
+
+        A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
+        and a `ModelWarning` says what else is odd, such as a forward that reads no edges or answers by chance.
+        """
+        self.num_features_, self.calibration_ = None, None  # what fails is not fitted
+        graph = self._graph(data)
+        check_graph(graph, content=self._content_unknown)
+        y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
+        outputs = self._outputs(graph, first=True)
+        validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
+        self.used_ = UsedNodes.of(graph, mask, validation)
+        self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
+        with without_autocast():
+            self.method.fit(outputs, y, mask)
+            self._learn(outputs, y, mask)
+        self.passed_ = self._passed(graph)
+        self.num_features_ = int(graph.x.shape[1])
+        return self
+
+    def _learn(self, outputs: Outputs, y: Tensor, mask: Tensor) -> None:
+        """What is known of the model and its classes."""
+        if self.classifier is None:
+            self.class_names_, self.classes_, self.weights_ = None, None, None
+            return
+        self.class_names_ = kept_names(outputs.graph, "class_names", outputs.logits.shape[1])
+        self.classes_ = TrainingClasses.of(outputs, y, mask)
+        self.weights_ = weights_digest(self.classifier.model)
+
+    def outputs(self, data: Graph) -> Outputs:
+        """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
+        return self._outputs(self._checked(data, content=self._content_unknown))
+
+    def score(self, data: Graph) -> Tensor:
+        """Float32, one per node, higher = more out-of-distribution."""
+        return scores_of(self.method, self.outputs(data))
+
+    def _graph(self, data: Any) -> Any:
+        if self.node_type is not None:
+            return node_type_graph(data, self.node_type, self.edge_types)
+        require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
+        return plain(data)
+
+    def _checked(self, data: Any, *, content: bool = True) -> Any:
+        """The graph, once it is known that the detector is fitted and that the graph is like the training graph."""
+        if self.num_features_ is None:
+            raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
+        self.check_weights()
+        graph = self._graph(data)
+        check_feature_names(graph, self.feature_names_)
+        check_graph(graph, num_features=self.num_features_, content=content)
+        if self.passed_ is not None and (passed := self._passed(graph)) != self.passed_:
+            held, now = (", ".join(names) or "none" for names in (self.passed_, passed))
+            require(False, "data", f"hold of what the forward takes what the training graph held: {held}", now)
+        return graph
+
+    def _outputs(self, graph: Graph, *, first: bool = False) -> Outputs:
+        if self.scaling is not None:
+            graph = changed(graph, x=self.scaling(graph.x))
+        if self.classifier is None:
+            return Outputs(torch.empty(graph.x.shape[0], 0), graph, self.task)
+        return probed(self.classifier, graph) if first and not self._model_checks else self.classifier(graph)
+
+    def _passed(self, graph: Graph) -> tuple[str, ...]:
+        read = () if self.classifier is None else self.classifier.read(graph)
+        return tuple(read or ())
+
+    def check_weights(self) -> None:
+        """The model has the weights that it had when it was fitted; else thresholds would be another model's."""
+        known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
+        rule = "have the weights that the detector was fitted with"
+        require(known, "model", rule, "others", "fit and calibrate again")
+
+    @property
+    def _model_checks(self) -> bool:
+        return self.classifier is not None and self.classifier.checks_content
+
+    @property
+    def _content_unknown(self) -> bool:
+        """Whether a graph's numbers are to be looked at here: scaling reads them before the model does."""
+        return self.scaling is not None or not self._model_checks
+
+
+def _of_the_whole(forward: Forward, model: nn.Module, graph: Any) -> Tensor:
+    return forward(model, graph.whole)
