@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock, RLock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,11 +36,9 @@ def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def without_autocast() -> Iterator[None]:
+def without_autocast() -> AbstractContextManager[Any]:
     """Autocast around a call has no say in it; a model's forward may still ask for it by itself."""
-    with torch.autocast("cpu", enabled=False):
-        yield
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
 
 
 def _lock(model: nn.Module) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import field, fields
 from typing import Any, ClassVar, Literal, TypeVar
@@ -19,6 +20,7 @@ from gnnsafe.propagation import Unpropagated
 __all__ = ["Kind", "Method", "check_multiclass", "class_members", "fitted", "scores_of", "unpropagated_of"]
 
 AnyMethod = TypeVar("AnyMethod", bound="Method")
+FLOATS = (torch.float32, torch.float64)
 Kind = Literal["post-hoc", "model", "transductive", "trivial"]
 
 
@@ -88,12 +90,15 @@ def unpropagated_of(method: Method, outputs: Outputs) -> Unpropagated:
 
 
 def _checked(method: Method, call: str, scores: object, num_nodes: int) -> Tensor:
-    name = f"{method!r}.{call}(outputs)"
-    tensor = check_tensor(name, scores).detach()
-    fits = tensor.shape == (num_nodes,) and tensor.dtype in (torch.float32, torch.float64)
-    require(fits, name, f"be float32 numbers of shape [{num_nodes}]", f"{tensor.dtype} {list(tensor.shape)}")
-    check_finite(name, tensor.float())
-    return tensor.float()
+    tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None
+    if tensor is not None and tensor.shape == (num_nodes,) and math.isfinite(float(tensor.sum())):
+        return tensor
+    name = f"{method!r}.{call}(outputs)"  # in words only where they are needed: they cost more than the check
+    given = check_tensor(name, scores)
+    fits = given.shape == (num_nodes,) and given.dtype in FLOATS
+    require(fits, name, f"be float32 numbers of shape [{num_nodes}]", f"{given.dtype} {list(given.shape)}")
+    check_finite(name, given.float())
+    return given.detach().float()
 
 
 def check_multiclass(method: Method, outputs: Outputs) -> None:
