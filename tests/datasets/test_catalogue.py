@@ -18,7 +18,7 @@ from gnnsafe.datasets import DATASETS, arxiv, twitch
 from gnnsafe.datasets.arxiv import stand_in
 from gnnsafe.datasets.benchmark import label_classes
 from gnnsafe.datasets.catalogue import SINGLE_GRAPH
-from gnnsafe.datasets.public import row_normalised
+from gnnsafe.datasets.public import PUBLIC, row_normalised
 from gnnsafe.errors import DataNotFoundError, InputError
 
 SINGLE = ["cora", "pubmed", "amazon-photo", "coauthor-cs"]
@@ -216,6 +216,22 @@ def test_arxiv_is_downloaded_as_ogb_ships_it(tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "zip")
     monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200)))
     assert load_benchmark("arxiv", shift="time").id.num_nodes == 60
+
+
+@pytest.mark.parametrize("name", ["cora", "pubmed"])
+def test_a_changed_byte_in_a_download_is_noticed(everything, tmp_path, monkeypatch, name):
+    files = PUBLIC[name]
+    assert files.digest(everything / files.path) == files.sha256
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("GNNSAFE_DATA", raising=False)
+
+    def download(root: Path) -> None:
+        shutil.copytree(everything / files.path, root / files.path)
+        changed = root / files.path / files.files[0]
+        changed.write_bytes(changed.read_bytes()[:-20] + b"?" + changed.read_bytes()[-19:])
+
+    with pytest.raises(DataNotFoundError, match=f"its SHA-256 is [0-9a-f]{{64}}, not {files.sha256}: it was not kept"):
+        replace(files, download=download).load(None)
 
 
 @pytest.mark.parametrize("shift", DATASETS["synthetic"].shifts)

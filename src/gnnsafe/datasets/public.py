@@ -22,7 +22,7 @@ def row_normalised(data: Data) -> Data:
     return data
 
 
-def _planetoid(name: str, nodes: int, edges: int) -> Files:
+def _planetoid(name: str, nodes: int, edges: int, sha256: str | None = None) -> Files:
     path, files = f"Planetoid/{name}/raw", tuple(f"ind.{name.lower()}.{part}" for part in PARTS)
 
     def read(folder: Path) -> Data:
@@ -36,7 +36,7 @@ def _planetoid(name: str, nodes: int, edges: int) -> Files:
             download_url(f"{Planetoid.url}/{file}", str(root / path))
 
     remedy = "pip install 'gnnsafe[cora]'" if name == "Cora" else ""
-    return Files(name.lower(), path, files, read, download, (nodes, edges), remedy)
+    return Files(name.lower(), path, files, read, download, (nodes, edges), remedy, sha256)
 
 
 def _npz(name: str, kind: str, pyg_name: str, folder: str, file: str, nodes: int, edges: int) -> Files:
@@ -65,9 +65,9 @@ def _download(kind: str, name: str) -> Callable[[Path], object]:
 PUBLIC = {
     files.name: files
     for files in (
-        _planetoid("Cora", 2708, 10_556),
+        _planetoid("Cora", 2708, 10_556, "0ce1f9117972bdd087a19062d3decca8abfdfef042468c282c2b977642e057dd"),
         _planetoid("CiteSeer", 3327, 9104),
-        _planetoid("PubMed", 19_717, 88_648),
+        _planetoid("PubMed", 19_717, 88_648, "34aaa088b00e246edbc2a4ab7c320063b5b07fc3b9839d5540a663f867238d4a"),
         _npz("amazon-photo", "Amazon", "Photo", "Photo", "amazon_electronics_photo.npz", 7650, 238_162),
         _npz(
             "amazon-computers", "Amazon", "Computers", "Computers", "amazon_electronics_computers.npz", 13_752, 491_722

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -31,8 +32,8 @@ class Files:
     """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
-    `counts` are its published numbers of nodes and of edges: nobody publishes hashes of these files, so a download is
-    held against these before it is kept.
+    A download is held against `counts`, the published numbers of nodes and of edges, before it is kept, and where it is
+    known against `sha256`, that of all files one after the other; their publishers say none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Files:
     download: Callable[[Path], object]
     counts: tuple[int, int]
     remedy: str = ""
+    sha256: str | None = None
 
     def at_hand(self, root: str | os.PathLike[str] | None) -> Path | None:
         """The folder with all of the files, in the data root or as downloaded before; or none."""
@@ -87,6 +89,13 @@ class Files:
                 "fetch them anew"
             ) from reason
 
+    def digest(self, folder: Path) -> str:
+        """The SHA-256 of all files one after the other."""
+        found = hashlib.sha256()
+        for name in self.files:
+            found.update((folder / name).read_bytes())
+        return found.hexdigest()
+
     def _downloaded(self) -> Path:
         cache = cache_folder()
         if cache is None:
@@ -95,6 +104,8 @@ class Files:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as part:  # a broken download leaves nothing behind
             self.download(Path(part))
+            if self.sha256 not in (None, found := self.digest(Path(part) / self.path)):
+                raise OSError(f"its SHA-256 is {found}, not {self.sha256}: it was not kept")
             data = self._read(Path(part) / self.path)
             if (data.num_nodes, data.num_edges) != self.counts:
                 raise OSError(
