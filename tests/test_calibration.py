@@ -160,6 +160,18 @@ def test_levels_are_shares(level):
     for name in ("false_alarm", "fdr"):
         with pytest.raises(ValueError, match=rf"'{name}' must lie in \(0, 1\)"):
             Calibration(torch.ones(3)).decisions(torch.ones(3).double(), **{name: level})
+    for levels in ((), level, (level,)):
+        with pytest.raises(ValueError, match="'levels' must"):
+            CalibrationCheck.of(torch.ones(3).double(), Calibration(torch.ones(3)), levels)
+
+
+@pytest.mark.parametrize("classes", [None, torch.tensor([0, 1, 1])])
+def test_seeds_are_whole_numbers_of_64_bits(classes):
+    calibration = Calibration(torch.ones(3), classes, 2)
+    assert len(calibration.p_values(torch.ones(3), classes, seed=2**64 - 1)) == 3
+    for seed in (True, 2**64, -1, 0.5):
+        with pytest.raises(ValueError, match=rf"'seed' must .*\(got {seed}\)"):
+            calibration.p_values(torch.ones(3), classes, seed=seed)
 
 
 class TestExtrapolated:

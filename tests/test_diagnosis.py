@@ -120,6 +120,7 @@ class TestOnAGraph:
         data.x = data.x.to_sparse_csr()
         again = detector.diagnose(data, draws=2, candidates=["knn", KNN(k=3)])
         assert [candidate.name for candidate in again.candidates][16:] == ["knn", "KNN(k=3)"]
+        assert detector.diagnose(changed(graph, val_mask=torch.zeros_like(graph.val_mask)), draws=1).trials
         knn, before = (next(c for c in result.candidates if c.name == "knn") for result in (again, found))
         for kind in KINDS:
             assert knn.auroc[kind] == pytest.approx(before.auroc[kind], abs=1e-3)
@@ -201,9 +202,15 @@ class TestOnAGraph:
         with pytest.raises(ValueError, match=message):
             detector.diagnose(graph, **wrong)
 
-    def test_refused_data(self, detector):
+    def test_refused_data(self, detector, graph):
         with pytest.raises(ValueError, match="'data' must have x and edge_index"):
             detector.diagnose(None)
+        for name, mask, message in (
+            ("train_mask", None, "'train_mask' must be given"),
+            ("val_mask", torch.stack([graph.val_mask] * 3, dim=1), r"'val_mask' must be one mask \(got 3 splits\)"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                detector.diagnose(changed(graph, **{name: mask}), draws=1)
         other = Detector(torch.nn.Identity(), forward=lambda model, data: data, node_type="paper")
         with pytest.raises(ValueError, match="'data' must be one graph with one type of nodes"):
             other.diagnose(HeteroData())

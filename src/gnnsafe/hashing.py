@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 __all__ = ["content", "digest", "entries", "row_digests", "weights_digest"]
 
-ROWS = 2**14  # of features that are hashed at once
+ENTRIES = 2**20  # of features that are hashed at once
 
 
 def entries(tensor: Tensor) -> dict[str, Tensor]:
@@ -57,11 +57,11 @@ def row_digests(x: Tensor) -> Tensor:
     """
     weights = torch.randint(2**62, (x.shape[1],), generator=torch.Generator().manual_seed(0)) * 2 + 1
     if x.layout == torch.strided:
-        blocks = [_bits(x[start : start + ROWS]) @ weights for start in range(0, len(x), ROWS)]
-        return torch.cat(blocks)
-    rows = torch.repeat_interleave(torch.arange(x.shape[0]), x.crow_indices().diff().cpu())
+        rows = max(1, ENTRIES // max(1, x.shape[1]))
+        return torch.cat([_bits(x[start : start + rows]) @ weights for start in range(0, len(x), rows)])
+    places = torch.repeat_interleave(torch.arange(x.shape[0]), x.crow_indices().diff().cpu())
     hashes = _bits(x.values()) * weights[x.col_indices().cpu()]
-    return torch.zeros(x.shape[0], dtype=torch.int64).index_add(0, rows, hashes)
+    return torch.zeros(x.shape[0], dtype=torch.int64).index_add(0, places, hashes)
 
 
 def _bits(values: Tensor) -> Tensor:

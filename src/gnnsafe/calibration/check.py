@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnsafe.calibration.decisions import Calibration, rare
 from gnnsafe.calibration.p_values import check_level
+from gnnsafe.errors import require
 
 __all__ = ["LEVELS", "CalibrationCheck", "LevelCheck"]
 
@@ -54,6 +55,7 @@ class CalibrationCheck:
     @classmethod
     def of(cls, p: Tensor, calibration: Calibration, levels: Sequence[float] = LEVELS) -> CalibrationCheck:
         """The p-values of held-out ID nodes, examined."""
+        require(isinstance(levels, Sequence) and len(levels) > 0, "levels", "be a list of levels", repr(levels))
         for level in levels:
             check_level("levels", level)
         bins = np.ceil(p.numpy() * BINS - 1e-9).clip(1, BINS).astype(int) - 1  # p = 0.1 is in the first tenth

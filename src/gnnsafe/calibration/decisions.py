@@ -21,7 +21,7 @@ from gnnsafe.calibration.p_values import (
     nodes_needed,
 )
 from gnnsafe.checks import check_mask, check_scores
-from gnnsafe.errors import CalibrationWarning, require, require_known
+from gnnsafe.errors import CalibrationWarning, require, require_known, require_seed
 
 __all__ = ["Calibration", "rare"]
 
@@ -57,13 +57,15 @@ class Calibration:
         """
         require_known("tail", tail, get_args(Tail))
         require(seed is None or tail == "exact", "seed", "be left out with tail='extrapolated'", seed)
+        if seed is not None:
+            require_seed(seed)
         if self.classes is None:
             return _p_values(scores, self.scores, seed, tail)
         assert classes is not None
         p = torch.ones(len(scores), dtype=torch.float64)
         for label in range(self.num_classes):
             members = classes == label
-            own = None if seed is None else seed + label  # else classes would share their draws
+            own = None if seed is None else (seed + label) % 2**64  # else classes would share their draws
             p[members] = _p_values(scores[members], self.scores[self.classes == label], own, tail)
         return p
 

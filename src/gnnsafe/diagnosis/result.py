@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 
 from gnnsafe.homophily import HETEROPHILIC
 from gnnsafe.methods import Method
@@ -170,8 +171,8 @@ class Diagnosis:
             "left_out": self.left_out,
         }
 
-    def _lines(self) -> list[str]:
-        lines = []
+    def _lines(self) -> list[RenderableType]:
+        lines: list[RenderableType] = []
         for what, pair in (
             ("Neighbours have the same predicted class", self.prediction_homophily),
             ("Known labels of neighbours are the same", self.label_homophily),
@@ -182,7 +183,7 @@ class Diagnosis:
             lines.append(f"Scores before propagation correlate along edges by {self.score_homophily:.2f}.")
         if self.heterophilic:
             lines.append(HETEROPHILY)
-        verdicts = (f"  {verdict}" for verdict in self.verdicts.values())
+        verdicts = (Padding(str(verdict), (0, 0, 0, 2)) for verdict in self.verdicts.values())
         return [*lines, "", "If the trouble to come is", *verdicts, f"If you do not know which: {self._overall()}"]
 
     def _overall(self) -> str:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
@@ -59,14 +58,20 @@ class Trial:
 
 
 def ready(data: Data) -> Data:
-    """The graph, once it is known to be one, with a test mask: without one, all nodes that are in no other mask."""
+    """The graph, once it and its masks are known to be such; without a test mask, one of all nodes in no other mask.
+
+    An empty `val_mask` is none.
+    """
     check_graph(data)
-    if getattr(data, "test_mask", None) is not None:
-        node_mask(data, "test_mask")
-        return data
-    masks = [getattr(data, name, None) for name in ("train_mask", "val_mask")]
-    seen = torch.stack([torch.zeros(data.x.shape[0], dtype=torch.bool), *(m for m in masks if m is not None)])
-    return changed(data, test_mask=~seen.any(dim=0))
+    seen, validation = node_mask(data, "train_mask"), getattr(data, "val_mask", None)
+    if isinstance(validation, Tensor) and not validation.any():
+        data = changed(data, val_mask=None)
+    elif validation is not None:
+        seen = seen | node_mask(data, "val_mask")
+    if getattr(data, "test_mask", None) is None:
+        return changed(data, test_mask=~seen)
+    node_mask(data, "test_mask")
+    return data
 
 
 def tried(
