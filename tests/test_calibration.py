@@ -234,6 +234,14 @@ class TestExtrapolated:
         assert flags[4980:].all()
         assert flags.sum() <= 24
 
+    def test_no_count_of_calibration_nodes_is_too_small_for_an_extended_tail(self):
+        """Nothing is flagged, and no warning (an error in the tests) asks for more nodes or for what was done."""
+        calibration = Calibration(torch.arange(100.0))
+        p = calibration.p_values(torch.cat([torch.arange(99.0).repeat(20), torch.tensor([106.0])]), tail="extrapolated")
+        assert 0.001 < float(p[-1]) < 1 / 101
+        assert not calibration.decisions(p, fdr=0.01).any()
+        assert not calibration.decisions(p, false_alarm=0.001).any()
+
     def test_no_seed_with_it(self):
         calibration = Calibration(torch.arange(100.0))
         with pytest.raises(ValueError, match="'seed' must be left out with tail='extrapolated'"):

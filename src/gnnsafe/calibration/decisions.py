@@ -108,16 +108,20 @@ class Calibration:
         flags = torch.zeros(len(p), dtype=torch.bool)
         if false_alarm is not None:
             flags[asked] = false_alarms(p[asked], false_alarm)
-            self._warn_of_alarms(false_alarm)
+            self._warn_of_alarms(p[asked], false_alarm)
         elif fdr is not None:
             flags[asked] = false_discoveries(p[asked], fdr, storey=storey)
             self._warn_of_discoveries(p[asked], flags, fdr)
         _warn_of_many(int(flags.sum()), int(asked.sum()), false_alarm or fdr or 0)
         return flags
 
-    def _warn_of_alarms(self, level: float) -> None:
+    def _finer(self, p: Tensor) -> bool:
+        """Whether p-values go below 1 / (n + 1): extrapolated or randomised ones do, and no count is too small."""
+        return bool((p < 1 / (int(self.counts().max()) + 1)).any())
+
+    def _warn_of_alarms(self, p: Tensor, level: float) -> None:
         needed, counts = nodes_needed(level), self.counts()
-        if (counts >= needed).all():
+        if (counts >= needed).all() or self._finer(p):
             return
         have = f"{len(self.scores)} calibration nodes are"
         if self.classes is not None:
@@ -128,7 +132,7 @@ class Calibration:
     def _warn_of_discoveries(self, p: Tensor, flags: Tensor, level: float) -> None:
         """Nodes beyond all calibration nodes may still not be rare enough, since each is weighed among all nodes."""
         beyond = int((p <= 1 / (int(self.counts().max()) + 1)).sum())
-        if beyond and not flags.any():
+        if beyond and not flags.any() and not self._finer(p):
             _warn(
                 f"{len(self.scores)} calibration nodes are too few to flag any of {len(p)} nodes at fdr={level:g}, "
                 f"though {beyond} lie beyond all: at least {nodes_needed(level * beyond / len(p))} are needed for "
