@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 
 import gnnsafe
 from gnnsafe import Detector
+from gnnsafe.graph import changed
 from gnnsafe.methods import GNNSafe, Propagated
 from gnnsafe.models import GCN
 
@@ -115,6 +116,13 @@ def test_a_class_without_calibration_nodes_and_a_node_that_decays_to_nothing(pat
 def test_no_node(blocks, node):
     with pytest.raises(ValueError, match=r"'node' must be a node's number, 0..119.*\(got .*\)"):
         Detector(Logits()).fit(blocks).explain(blocks, node=node)
+
+
+@pytest.mark.parametrize("ids", [["a"] * 3, "a" * 120, 7])
+def test_ids_that_are_not_one_per_node(blocks, ids):
+    data = changed(blocks, node_id=ids)
+    with pytest.raises(ValueError, match=r"'node_id' must be a list of 120 ids \(got .*\); correct data.node_id"):
+        Detector(Logits()).fit(blocks).explain(data, node=3)
 
 
 def test_a_node_of_numpy(blocks):

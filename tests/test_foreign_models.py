@@ -273,6 +273,9 @@ class TestWhatTheForwardTakes:
         detector = Detector(self.Relational())
         with pytest.raises(ValueError, match="'data' must hold edge_type, which Relational's forward takes"):
             detector.fit(data)
+        data.edge_type = torch.zeros(3)
+        with pytest.raises(ValueError, match=rf"'data.edge_type' must have a row for each of {data.num_edges} edges"):
+            detector.fit(data)
         data.edge_type = torch.arange(data.num_edges) % 2
         with pytest.warns(ModelWarning, match="forward takes edge_type, and what data holds of it is passed on"):
             detector.fit(data)
@@ -325,14 +328,30 @@ class TestThreads:
 
     METHODS = ("energy", "react", "knn", "odin", "edge-disagreement", "gnnsafe")
 
+    class Wrapped(nn.Module):
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__()
+            self.within = model
+
+        def forward(self, x, edge_index):
+            return self.within(x, edge_index)
+
     @pytest.mark.parametrize("ours", [True, False])
-    def test_as_one_after_the_other(self, ours):
+    @pytest.mark.parametrize("wrapped", [True, False])
+    def test_as_one_after_the_other(self, ours, wrapped):
+        """Wrapped, each detector has a model of its own, and all of them share what is within."""
         data = block_graph()
         torch.manual_seed(0)
         model = gnnsafe.models.GCN(8, 16, 3, dropout=0.5) if ours else GCN(8, 16, 2, 3, norm="BatchNorm", dropout=0.5)
         model.train()(data.x, data.edge_index)
         before = state(model)
-        detectors = [Detector(model, name, embedding=None if ours else "convs.0").fit(data) for name in self.METHODS]
+        place = None if ours else f"{'within.' * wrapped}convs.0"
+        models = [self.Wrapped(model) if wrapped else model for _ in self.METHODS]
+        for each in models:
+            each.train()
+        detectors = [
+            Detector(each, name, embedding=place).fit(data) for each, name in zip(models, self.METHODS, strict=True)
+        ]
         graphs = [data, changed_graph(data)]
         alone = [[detector.score(graph) for graph in graphs] for detector in detectors]
         wrong: list[object] = []

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 import gnnsafe
 from gnnsafe import Detector
 from gnnsafe.errors import CalibrationWarning, NotFittedError
-from gnnsafe.graph import graph_digest
+from gnnsafe.graph import changed, graph_digest
 from gnnsafe.models import GCN
 
 
@@ -104,6 +104,13 @@ def test_a_fit_that_fails_leaves_nothing_fitted(detector, blocks):
         detector.score(blocks)
     with pytest.raises(NotFittedError):
         detector.calibrated()
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_training_nodes_of_a_class_that_the_model_has_not(blocks, label):
+    y = blocks.y.where(~first(blocks.train_mask, 1), label)
+    with pytest.raises(ValueError, match=r"'y' must lie in 0\.\.2 for training nodes"):
+        Detector(GCN(8, 4, 3)).fit(changed(blocks, y=y))
 
 
 def test_multilabel_without_a_single_one(blocks):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import Lock, RLock
+from threading import Condition, get_ident
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -15,8 +14,8 @@ __all__ = ["borrowed", "eager", "without_autocast"]
 
 CACHED = "_cached_"  # how PyG's layers call what they keep of the first graph that they saw
 
-_locks: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-_finding = Lock()
+_lent: dict[int, tuple[int, int]] = {}  # by module: the thread that has it, and how many times over
+_returned = Condition()
 
 
 def eager(model: Any) -> Any:
@@ -32,7 +31,7 @@ def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     Other threads wait, since modes, caches and hooks belong to the model and not to a call. Afterwards every submodule
     has the mode and the cache that it had.
     """
-    with _lock(model), _evaluating(model), _uncached(model), without_autocast(), torch.set_grad_enabled(gradients):
+    with _alone(model), _evaluating(model), _uncached(model), without_autocast(), torch.set_grad_enabled(gradients):
         yield
 
 
@@ -41,9 +40,23 @@ def without_autocast() -> AbstractContextManager[Any]:
     return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
 
 
-def _lock(model: nn.Module) -> Any:
-    with _finding:
-        return _locks.setdefault(model, RLock())
+@contextmanager
+def _alone(model: nn.Module) -> Iterator[None]:
+    """No other thread has the model or any module of it, which two models may share; nobody waits with some in hand."""
+    thread, modules = get_ident(), [id(module) for module in model.modules()]
+    nobody = (thread, 0)
+    with _returned:
+        _returned.wait_for(lambda: all(_lent.get(module, nobody)[0] == thread for module in modules))
+        _lent.update({module: (thread, _lent.get(module, nobody)[1] + 1) for module in modules})
+    try:
+        yield
+    finally:
+        with _returned:
+            for module in modules:
+                _, times = _lent.pop(module)
+                if times > 1:
+                    _lent[module] = (thread, times - 1)
+            _returned.notify_all()
 
 
 @contextmanager

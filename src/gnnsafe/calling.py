@@ -15,6 +15,7 @@ from gnnsafe.graph import Graph, stored
 
 __all__ = ["PLAIN_CALL", "WRITTEN", "passed", "single_tensor", "takes", "unwritten"]
 
+EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
 PLAIN_CALL = "forward=lambda model, data: model(data.x, data.edge_index"
 WRITTEN = ("a forward that writes into it", "work on a copy in forward, such as x = x.clone()")
 
@@ -34,7 +35,17 @@ def passed(model: nn.Module, graph: Graph) -> dict[str, Any]:
             f"'data' must hold {' and '.join(lacking)}, which {type(model).__name__}'s forward takes (got none); set "
             f"data.{lacking[0]}, or say how to call the model, such as {PLAIN_CALL}, …)"
         )
-    return {one.name: held[one.name] for one in extra if one.name in held}
+    taken = {one.name: held[one.name] for one in extra if one.name in held}
+    edges = graph.edge_index.shape[1]
+    for name in EDGE_ATTRIBUTES & taken.keys():
+        value = taken[name]
+        fits = isinstance(value, Tensor) and value.dim() > 0 and len(value) == edges
+        require(fits, f"data.{name}", f"have a row for each of {edges} edges", _size(value))
+    return taken
+
+
+def _size(value: object) -> object:
+    return list(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
 def _further(model: nn.Module) -> list[Parameter]:

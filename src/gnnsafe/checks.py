@@ -16,6 +16,7 @@ __all__ = [
     "Task",
     "as_tensor",
     "check_binary",
+    "check_classes",
     "check_edge_index",
     "check_features",
     "check_finite",
@@ -207,6 +208,12 @@ def check_binary(name: str, labels: Tensor, num_labels: int, where: str) -> None
     require(labels.shape[1] == num_labels, name, f"have the model's {num_labels} labels", labels.shape[1])
     binary = bool(((labels == 0) | (labels == 1)).all())
     require(binary, name, f"be 0 or 1 for every node of {where} and every label", "other values")
+
+
+def check_classes(name: str, labels: Tensor, num_classes: int, where: str) -> None:
+    """The classes of these nodes are among those that the model has."""
+    low, high = int(labels.min()), int(labels.max())
+    require(low >= 0 and high < num_classes, name, f"lie in 0..{num_classes - 1} for {where}", f"{low}..{high}")
 
 
 def check_node(node: object, num_nodes: int, name: str = "node") -> int:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task
 from gnnsafe.display import shown
+from gnnsafe.graph import node_ids
 from gnnsafe.methods import Method
 from gnnsafe.methods.base import unpropagated_of
 from gnnsafe.outputs import Outputs
@@ -221,8 +221,7 @@ def explanation(
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
     shares = _shares(row, before.scores)
     drawn, joined, around = _ego(edges, node, row, scores, hops=max(1, min(before.steps, 2)))
-    ids: Any = getattr(outputs.graph, "node_id", None)
-    ids = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else ids
+    ids = node_ids(outputs.graph)
     named = {node, *(share.node for share in shares), *(one["node"] for one in drawn)}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()
     return Explanation(

@@ -36,6 +36,7 @@ __all__ = [
     "graph_digest",
     "kept_names",
     "masked",
+    "node_ids",
     "node_labels",
     "node_mask",
     "node_number",
@@ -98,13 +99,24 @@ def stored(graph: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def node_ids(graph: Graph) -> Sequence[Any] | None:
+    """What the user calls the nodes, `graph.node_id`, once it is known to be one per node; None where there is none."""
+    own: Any = getattr(graph, "node_id", None)
+    own = own.tolist() if isinstance(own, Tensor | np.ndarray) else own
+    nodes, many = graph.x.shape[0], isinstance(own, Sequence) and not isinstance(own, str)
+    fits = own is None or (many and len(own) == nodes)
+    require(fits, "node_id", f"be a list of {nodes} ids", len(own) if many else repr(own), "correct data.node_id")
+    return own  # type: ignore[no-any-return]
+
+
 def node_number(graph: Graph, node: object, name: str = "node") -> int:
     """The number of a node that is given by its number or, as text, by its id in `graph.node_id`."""
     nodes = graph.x.shape[0]
     if isinstance(node, str):
-        own: Any = getattr(graph, "node_id", None)
-        require(own is not None, name, f"be a node's number, 0..{nodes - 1}", repr(node), "this graph has no node_id")
-        ids = [str(one) for one in (own.tolist() if isinstance(own, Tensor) else own)]
+        own = node_ids(graph)
+        none = f"be a node's number, 0..{nodes - 1}"
+        require(own is not None, name, none, repr(node), "this graph has no node_id")
+        ids = [str(one) for one in own or ()]
         few = ", ".join(ids[:3])
         require(node in ids, name, "be the id of a node of the graph", repr(node), f"its ids are such as {few}")
         return ids.index(node)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gnnsafe.borrowed import without_autocast
 from gnnsafe.calibration import Calibration
-from gnnsafe.checks import Task
+from gnnsafe.checks import Task, check_classes
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, changed, check_feature_names, check_graph, kept_names, node_labels, node_mask, plain
@@ -95,6 +95,8 @@ class Scorer:
         if self.classifier is None:
             self.class_names_, self.classes_, self.weights_ = None, None, None
             return
+        if self.task == "multiclass":
+            check_classes("y", y[mask], outputs.logits.shape[1], "training nodes")
         self.class_names_ = kept_names(outputs.graph, "class_names", outputs.logits.shape[1])
         self.classes_ = TrainingClasses.of(outputs, y, mask)
         self.weights_ = weights_digest(self.classifier.model)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnsafe.arguments import PlainNumbers
 from gnnsafe.borrowed import without_autocast
-from gnnsafe.checks import Task, check_binary, check_finite, check_labels, check_mask, check_tensor
+from gnnsafe.checks import Task, check_binary, check_classes, check_finite, check_labels, check_mask, check_tensor
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Unpropagated
@@ -123,6 +123,5 @@ def class_members(y: Tensor, mask: Tensor, num_classes: int, *, task: Task, dtyp
     if task == "multilabel":
         check_binary("y", labels, num_classes, "the training mask")
         return torch.cat([labels, 1 - labels.to(dtype)], dim=1)
-    low, high = int(labels.min()), int(labels.max())
-    require(low >= 0 and high < num_classes, "y", f"lie in 0..{num_classes - 1} for training nodes", f"{low}..{high}")
+    check_classes("y", labels, num_classes, "training nodes")
     return torch.nn.functional.one_hot(labels, num_classes).to(dtype)
