@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Condition, get_ident
 from typing import Any
@@ -31,7 +31,14 @@ def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     Other threads wait, since modes, caches and hooks belong to the model and not to a call. Afterwards every submodule
     has the mode and the cache that it had.
     """
-    with _alone(model), _evaluating(model), _uncached(model), without_autocast(), torch.set_grad_enabled(gradients):
+    modules = list(model.modules())
+    with (
+        _alone(modules),
+        _evaluating(model, modules),
+        _uncached(modules),
+        without_autocast(),
+        torch.set_grad_enabled(gradients),
+    ):
         yield
 
 
@@ -41,9 +48,9 @@ def without_autocast() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _alone(model: nn.Module) -> Iterator[None]:
-    """No other thread has the model or any module of it, which two models may share; nobody waits with some in hand."""
-    thread, modules = get_ident(), [id(module) for module in model.modules()]
+def _alone(parts: Sequence[nn.Module]) -> Iterator[None]:
+    """No other thread has any of these modules, which two models may share; nobody waits with some of them in hand."""
+    thread, modules = get_ident(), list(map(id, parts))
     nobody = (thread, 0)
     with _returned:
         _returned.wait_for(lambda: all(_lent.get(module, nobody)[0] == thread for module in modules))
@@ -60,8 +67,8 @@ def _alone(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
+def _evaluating(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[None]:
+    modes = [(module, module.training) for module in modules]
     if any(training for _, training in modes):
         model.eval()
     try:
@@ -73,24 +80,24 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _uncached(model: nn.Module) -> Iterator[None]:
+def _uncached(modules: Sequence[nn.Module]) -> Iterator[None]:
     """A layer with `cached=True` would answer about any graph with the edges of the first."""
-    before = _cached(model)
+    before = _cached(modules)
     for module, name in before:
         setattr(module, name, None)
     try:
         yield
     finally:
-        for module, name in _cached(model).keys() - before.keys():
+        for module, name in _cached(modules).keys() - before.keys():
             delattr(module, name)
         for (module, name), value in before.items():
             setattr(module, name, value)
 
 
-def _cached(model: nn.Module) -> dict[tuple[nn.Module, str], Any]:
+def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
     return {
         (module, name): value
-        for module in model.modules()
+        for module in modules
         for values in (vars(module), module._buffers)
         for name, value in values.items()
         if name.startswith(CACHED)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.calibration.p_values import (
+    TAIL_NODES,
     Tail,
     check_level,
     conformal_p_values,
@@ -59,6 +60,8 @@ class Calibration:
         require(seed is None or tail == "exact", "seed", "be left out with tail='extrapolated'", seed)
         if seed is not None:
             require_seed(seed)
+        if tail == "extrapolated" and (least := int(self.counts().min())) < TAIL_NODES:
+            _warn(f"{least} calibration nodes are too few to extend a tail from: at least {TAIL_NODES} are needed")
         if self.classes is None:
             return _p_values(scores, self.scores, seed, tail)
         assert classes is not None
