@@ -40,7 +40,7 @@ class NewDecisions(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """From how many edges away a node's score hears of other nodes' logits, and these of other nodes."""
+    """Receptive fields in hops: of a score in logits, and of logits in the graph."""
 
     method: int
     model: int
@@ -51,8 +51,8 @@ def new_scores(
 ) -> tuple[NewScores, Tensor]:
     """The scores of those whom the nodes in a mask touch, or only theirs, and their logits.
 
-    Whether they hear of no more than `reach` says is checked on a few of them, unless the model is `trusted` and the
-    method is one of ours.
+    Whether the receptive field is no larger than `reach` is checked on a few of them, unless the model is `trusted` and
+    the method is one of ours.
     """
     found = region(graph, nodes, sum(reach), touched=touched, read=read)
     outputs = ask(found.part)
@@ -84,8 +84,8 @@ def _check_alike(values: Tensor, others: Tensor, reach: Reach) -> None:
     difference = gap(values, others)
     if difference > 0:
         raise InputError(
-            f"'hops' must be as far as logits hear of other nodes (got {reach.model}, the method hears {reach.method} "
-            f"further; on another part of the graph they differ by {difference:.2g}): more hops are needed, or the "
+            f"'hops' must be as far as the model's receptive field (got {reach.model}, the method adds {reach.method}; "
+            f"on another part of the graph logits differ by {difference:.2g}): more hops are needed, or the "
             "whole graph is, as for norms over all nodes (GraphNorm, PairNorm, LayerNorm by graph), virtual nodes or "
             "random draws; use score(data)"
         )

@@ -37,7 +37,7 @@ class Region(NamedTuple):
 def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
     """What the nodes in a mask touch (or only they), where each node hears of others from `reach` edges away.
 
-    The part holds whoever the touched hear of, and whoever points to those: a degree counts them.
+    The part holds the receptive fields of the touched, and whoever points into them: a degree counts those.
     """
     source, target = graph.edge_index
     asked = reached(graph.edge_index, nodes, reach) if touched else nodes

@@ -160,11 +160,11 @@ class Detector(Scorer):
         """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
 
         `data` is the graph as it is now, `nodes` are those that came or changed and both ends of edges that came or
-        went, by their numbers or as a mask. A node is touched within as many edges from them as the model and the
-        method hear of; `hops` says how many those are for a model that is none of ours: its message-passing layers. One
-        that reads the whole graph at once (a norm over all nodes, a virtual node) has no such number: a few nodes are
-        scored on another part of the graph too, and where that makes a difference it is refused. With `touched=False`
-        the given nodes alone are scored, which reads far less where few edges lead far.
+        went, by their numbers or as a mask. Touched is every node that has one of them in its receptive field, that of
+        model and method together; `hops` is the receptive field of a model that is none of ours, its number of
+        message-passing layers. One that reads the whole graph at once (a norm over all nodes, a virtual node) has no
+        such number: a few nodes are scored on another part of the graph too, and where that makes a difference it is
+        refused. With `touched=False` the given nodes alone are scored, which reads far less where few edges lead far.
 
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
@@ -248,8 +248,8 @@ class Detector(Scorer):
             hops = model.reach  # type: ignore[union-attr, assignment]
         if hops is None and model is not None:
             raise InputError(
-                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): from "
-                "how many edges away its logits hear of other nodes, as a rule its number of layers"
+                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "
+                "receptive field in hops, as a rule its number of message-passing layers"
             )
         require_whole("hops", hops or 0, 0)
         return Reach(own, hops or 0)

@@ -53,7 +53,7 @@ class Method(metaclass=PlainNumbers):
         return Unpropagated(self.score(outputs))
 
     def reach(self) -> int | None:
-        """From how many edges away a node's score hears of other nodes' outputs; None where it may be any number."""
+        """From how many edges away other nodes' outputs count in a node's score; None where it may be any number."""
         return 0
 
     def needs_model(self) -> bool:

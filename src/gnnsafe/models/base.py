@@ -86,7 +86,7 @@ class Backbone(Constructed):
 
     @property
     def reach(self) -> int:
-        """From how many edges away a node's logits hear of other nodes."""
+        """The receptive field in hops: from how many edges away other nodes count in a node's logits."""
         return self.num_layers
 
     def reset_parameters(self) -> None:
