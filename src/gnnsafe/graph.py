@@ -23,7 +23,7 @@ from gnnsafe.checks import (
     check_tensor,
 )
 from gnnsafe.errors import InputError, require
-from gnnsafe.hashing import content, digest, row_digests
+from gnnsafe.hashing import content
 
 __all__ = [
     "Data",
@@ -33,7 +33,6 @@ __all__ = [
     "check_graph",
     "excerpt",
     "fingerprint",
-    "graph_digest",
     "kept_names",
     "masked",
     "node_ids",
@@ -220,11 +219,6 @@ def changed(graph: Data, **values: Any) -> Data:
     except AttributeError as error:
         raise InputError(f"'data' must let its attributes be set on a copy (got {type(graph).__name__})") from error
     return new
-
-
-def graph_digest(graph: Graph) -> str:
-    """128 bits that tell the graph's features and edges from any other's, dense or sparse, in whatever precision."""
-    return digest({f"x {list(graph.x.shape)}": row_digests(graph.x), "edge_index": graph.edge_index.long()})
 
 
 def fingerprint(*graphs: Data) -> str:

@@ -9,8 +9,9 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-__all__ = ["content", "digest", "entries", "row_digests", "weights_digest"]
+__all__ = ["content", "digest", "edges_digest", "entries", "row_digests", "weights_digest"]
 
+MIX = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51, 0x369DEA0F31A53F85)  # odd numbers that stir bits
 ENTRIES = 2**20  # of features that are hashed at once
 
 
@@ -62,6 +63,17 @@ def row_digests(x: Tensor) -> Tensor:
     places = torch.repeat_interleave(torch.arange(x.shape[0]), x.crow_indices().diff().cpu())
     hashes = _bits(x.values()) * weights[x.col_indices().cpu()]
     return torch.zeros(x.shape[0], dtype=torch.int64).index_add(0, places, hashes)
+
+
+def edges_digest(edge_index: Tensor) -> str:
+    """A hash of the edges in whatever order, each as often as it is given.
+
+    >>> edges_digest(torch.tensor([[0, 1], [1, 2]])) == edges_digest(torch.tensor([[1, 0], [2, 1]]))
+    True
+    """
+    source, target = edge_index.detach().cpu().long()
+    mixed = (source * MIX[0] + target * MIX[1]) ^ (source * MIX[2] - target)
+    return f"{len(source)}-{int((mixed * mixed * MIX[0]).sum())}"
 
 
 def _bits(values: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import require
-from gnnsafe.graph import Graph, graph_digest
+from gnnsafe.graph import Graph
+from gnnsafe.hashing import edges_digest, row_digests
 
 __all__ = ["MASKS", "KnownNodes", "UsedNodes"]
 
@@ -17,23 +18,44 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 @dataclass(frozen=True, eq=False)
 class KnownNodes:
-    """Nodes of one graph, which is known again by its features and edges."""
+    """Some nodes of a graph, which is known again by its nodes' features, in whatever order nodes and edges come.
 
-    graph: str
+    Edges may come and go. Where most nodes share their features with another, as where all have the same, the edges
+    must be the same too.
+    """
+
+    nodes: Tensor
+    """A hash of each node's features."""
+    edges: str
     mask: Tensor
 
     def __post_init__(self) -> None:
-        right = self.mask.dtype == torch.bool and self.mask.dim() == 1
+        right = self.mask.dtype == torch.bool and self.mask.dim() == 1 and self.nodes.shape == self.mask.shape
         require(right, "mask", "be a boolean tensor of shape [nodes]", f"{self.mask.dtype} {list(self.mask.shape)}")
 
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
-        return cls(graph_digest(graph), mask.clone())
+        return cls(row_digests(graph.x), edges_digest(graph.edge_index), mask.clone())
+
+    def same_graph(self, other: KnownNodes) -> bool:
+        """Whether both are of one graph."""
+        mine, its = self.nodes.sort().values, other.nodes.sort().values
+        distinct = 1 + int((mine[1:] != mine[:-1]).sum())
+        return torch.equal(mine, its) and (self.edges == other.edges or 2 * distinct > len(mine))
+
+    def within(self, other: KnownNodes) -> Tensor:
+        """These nodes as a mask of the other's graph: none where that is another graph.
+
+        In another order nodes are known by their features: each that is like one of these counts as one of them.
+        """
+        if not self.same_graph(other):
+            return torch.zeros_like(other.mask)
+        return self.mask if torch.equal(self.nodes, other.nodes) else torch.isin(other.nodes, self.nodes[self.mask])
 
     def among(self, others: KnownNodes | None) -> int:
         """How many of these nodes are among the others; none where those are of another graph."""
-        return int((self.mask & others.mask).sum()) if others is not None and self.graph == others.graph else 0
+        return 0 if others is None else int((others.within(self) & self.mask).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +84,9 @@ class UsedNodes:
 
     def split(self, graph: Graph) -> dict[str, Tensor]:
         """The masks that were kept where this is the graph that it was fitted on, else those that the graph has."""
-        return self.masks if graph_digest(graph) == self.taught.graph else _masks(graph)
+        here = KnownNodes.of(graph, torch.ones(graph.x.shape[0], dtype=torch.bool))
+        same = torch.equal(here.nodes, self.taught.nodes) and here.same_graph(self.taught)
+        return self.masks if same else _masks(graph)
 
     def untaught(self, name: str, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask, once none of them is known to have taught: nor by the graph's own `train_mask`."""

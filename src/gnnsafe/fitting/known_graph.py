@@ -8,8 +8,8 @@ from torch import Tensor
 from gnnsafe.detector import Detector
 from gnnsafe.errors import InputError, require
 from gnnsafe.fitting.classes import renumbered
-from gnnsafe.graph import Data, changed, check_graph, graph_digest
-from gnnsafe.held_out import MASKS
+from gnnsafe.graph import Data, changed, check_graph
+from gnnsafe.held_out import MASKS, KnownNodes
 
 __all__ = ["held_out_nodes", "with_known_split"]
 
@@ -25,11 +25,12 @@ def with_known_split(detector: Detector, data: Data) -> Data:
         InputError: Where the graph is another one, or has no labels.
     """
     data, used = _renumbered(detector, data), detector.used_
-    if used is None or used.taught.graph != graph_digest(data):
+    here = KnownNodes.of(data, data.y >= 0)
+    if used is None or not (used.taught.same_graph(here) and torch.equal(used.taught.nodes, here.nodes)):
         rule = "be the graph that the detector was trained on"
         raise InputError(f"'GRAPH' must {rule} (got another); give that one, unchanged, and read as it was then")
     train, chosen = used.taught.mask, used.validated or used.calibrated
-    val = torch.zeros_like(train) if chosen is None or chosen.graph != used.taught.graph else chosen.mask
+    val = torch.zeros_like(train) if chosen is None else chosen.within(used.taught)
     return changed(data, train_mask=train, val_mask=val, test_mask=_test(data) & ~train & ~val)
 
 
@@ -43,10 +44,10 @@ def held_out_nodes(detector: Detector, data: Data) -> tuple[Data, Tensor]:
         InputError: Where the graph has no labels, or no such nodes.
     """
     data = _renumbered(detector, data)
-    own, digest, used = _test(data), graph_digest(data), detector.used_
+    own, used = _test(data), detector.used_
+    here = KnownNodes.of(data, own)
     for known in () if used is None else (used.taught, used.validated, used.calibrated):
-        if known is not None and known.graph == digest:
-            own = own & ~known.mask
+        own = own if known is None else own & ~known.within(here)
     rule = "have ID nodes that neither taught nor calibrated the detector"
     require(bool(own.any()), "GRAPH", rule, "none", "give a graph with other labelled nodes of known classes")
     return data, own
