@@ -9,7 +9,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, Detector, energy, load, max_softmax, metrics, propagate, score_logits, train
-from gnnsafe.errors import CalibrationWarning, GnnsafeError, NotFittedError
+from gnnsafe.decisions import decisions
+from gnnsafe.errors import CalibrationWarning, GnnsafeError, InputError, NotFittedError
 from gnnsafe.methods import (
     GRASP,
     METHODS,
@@ -191,6 +192,29 @@ class TestCalibrated:
         with pytest.warns(CalibrationWarning, match="has learnt from 40 of these 40 nodes"):
             detector.calibrate(blocks)
         detector.calibrate(blocks, mask=blocks.test_mask)  # warnings are errors here
+
+    @pytest.mark.parametrize("change", ["a setting", "the whole method"])
+    def test_thresholds_of_another_method_are_refused(self, detector, blocks, tmp_path, change):
+        detector.save(tmp_path)
+        for one in (detector, load(tmp_path, detector.classifier.model)):
+            if change == "a setting":
+                one.method.temperature = 2.0
+            else:
+                one.method = MSP()
+            assert one.score(blocks).shape == (120,)
+            right = r"^'method' must be the one that the detector was calibrated with, .*; calibrate again$"
+            for asked in (
+                lambda one=one: one.p_values(blocks),
+                lambda one=one: one.predict(blocks, false_alarm=0.1),
+                lambda one=one: decisions(one, blocks, false_alarm=0.1),
+                lambda one=one: one.check_calibration(blocks),
+                lambda one=one: one.explain(blocks, node=0),
+                lambda one=one: one.save(tmp_path),
+            ):
+                with pytest.raises(InputError, match=right):
+                    asked()
+            one.calibrate(blocks)
+            assert one.p_values(blocks).min() > 0
 
     def test_too_few_nodes_are_said_where_predict_is_called(self, detector, blocks):
         with pytest.warns(CalibrationWarning, match="at least 99 are needed") as warned:

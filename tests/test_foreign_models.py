@@ -538,3 +538,29 @@ class TestGraphsOfOtherKinds:
         model.matrix.values()[0] = 2.0
         with pytest.raises(ValueError, match="'model' must have the weights that the detector was fitted with"):
             detector.score(graph)
+
+
+def test_a_buffer_that_is_not_saved_is_noticed_and_a_cached_graph_is_not(blocks, tmp_path):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv = GCNConv(8, 3, cached=True)
+            self.register_buffer("scale", torch.ones(8), persistent=False)
+            self.register_buffer("_cached_sum", None, persistent=False)
+
+        def forward(self, x, edge_index):
+            return self.conv(x * self.scale, edge_index)
+
+    model = Scaled()
+    detector = Detector(model).fit(blocks)
+    detector.save(tmp_path)
+    model._cached_sum = torch.ones(3)
+    model(blocks.x, blocks.edge_index)  # its layer keeps the graph
+    scores = detector.score(blocks)
+    assert torch.equal(gnnsafe.load(tmp_path, Scaled()).score(blocks), scores)
+    model.scale.mul_(2)
+    with pytest.raises(ValueError, match="'model' must have the weights that the detector was fitted with"):
+        detector.score(blocks)
+    with pytest.raises(ValueError, match="got one with other weights"):
+        gnnsafe.load(tmp_path, model)

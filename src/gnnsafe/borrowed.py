@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["borrowed", "eager", "without_autocast"]
+from gnnsafe.hashing import CACHED
 
-CACHED = "_cached_"  # how PyG's layers call what they keep of the first graph that they saw
+__all__ = ["borrowed", "eager", "without_autocast"]
 
 _lent: dict[int, tuple[int, int]] = {}  # by module: the thread that has it, and how many times over
 _returned = Condition()

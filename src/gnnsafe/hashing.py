@@ -9,8 +9,9 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-__all__ = ["content", "digest", "edges_digest", "entries", "row_digests", "weights_digest"]
+__all__ = ["CACHED", "content", "digest", "edges_digest", "entries", "row_digests", "weights_digest"]
 
+CACHED = "_cached_"  # how PyG's layers call what they keep of the first graph that they saw
 MIX = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51, 0x369DEA0F31A53F85)  # odd numbers that stir bits
 ENTRIES = 2**20  # of features that are hashed at once
 
@@ -45,8 +46,10 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """The digest of a model's parameters and buffers."""
-    return digest({name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)})
+    """The digest of a model's parameters and buffers, also of those that are not saved; of no graph that it cached."""
+    held = {**model.state_dict(), **dict(model.named_buffers(remove_duplicate=False))}
+    cached = {name for name in held if name.rpartition(".")[2].startswith(CACHED)}
+    return digest({name: value for name, value in held.items() if isinstance(value, Tensor) and name not in cached})
 
 
 def row_digests(x: Tensor) -> Tensor:

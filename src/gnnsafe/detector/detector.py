@@ -15,7 +15,7 @@ from gnnsafe.checks import check_mask, check_nodes
 from gnnsafe.detector.saving import save
 from gnnsafe.detector.scoring import Scorer
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
-from gnnsafe.errors import CalibrationWarning, InputError, NotFittedError, require, require_whole
+from gnnsafe.errors import CalibrationWarning, InputError, require, require_whole
 from gnnsafe.explanation import Explanation, explanation
 from gnnsafe.graph import Graph, node_mask, node_number
 from gnnsafe.methods import Method
@@ -66,6 +66,7 @@ class Detector(Scorer):
                 stacklevel=2,
             )
         self._calibrate(outputs, held_out, by_class)
+        self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
         return self
 
@@ -77,12 +78,6 @@ class Detector(Scorer):
         require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
         require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
         self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
-
-    def calibrated(self) -> Calibration:
-        """What `calibrate` has learnt; an error before that."""
-        if self.calibration_ is None:
-            raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
-        return self.calibration_
 
     def p_values(self, data: Graph, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
         """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
@@ -151,7 +146,8 @@ class Detector(Scorer):
         """
         outputs = self.outputs(data)
         node = node_number(outputs.graph, node)
-        calibration, classes, names = self.calibration_, self.classes_, self.class_names_
+        calibration = None if self.calibration_ is None else self.calibrated()
+        classes, names = self.classes_, self.class_names_
         return explanation(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
 
     def score_new(

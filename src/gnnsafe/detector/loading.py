@@ -40,7 +40,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
     detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names
     detector.classes_, detector.calibration_ = saved.classes, saved.calibration
     detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
-    detector.used_ = saved.used
+    detector.used_, detector.calibrated_by_ = saved.used, repr(detector.method)
     return detector
 
 

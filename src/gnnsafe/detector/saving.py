@@ -34,7 +34,7 @@ def save(detector: Scorer, folder: Path) -> None:
         edge_types=None if detector.edge_types is None else tuple(detector.edge_types),
         scaling=detector.scaling,
         classes=detector.classes_,
-        calibration=detector.calibration_,
+        calibration=None if detector.calibration_ is None else detector.calibrated(),
         passed=detector.passed_,
         used=detector.used_,
     )

@@ -64,6 +64,7 @@ class Scorer:
         self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
+        self.calibrated_by_: str | None = None  # the method as it was then
 
     def __repr__(self) -> str:
         model = type(self.classifier.model).__name__ if self.classifier else None
@@ -144,6 +145,14 @@ class Scorer:
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"
         require(known, "model", rule, "others", "fit and calibrate again")
+
+    def calibrated(self) -> Calibration:
+        """What `calibrate` has learnt; an error before that, or where another method would be held against it."""
+        if self.calibration_ is None:
+            raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
+        rule = f"be the one that the detector was calibrated with, {self.calibrated_by_}"
+        require(repr(self.method) == self.calibrated_by_, "method", rule, repr(self.method), "calibrate again")
+        return self.calibration_
 
     @property
     def _model_checks(self) -> bool:
