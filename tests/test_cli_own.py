@@ -412,7 +412,6 @@ class TestInspect:
         assert lines["saved by"] == f"gnnsafe {gnnsafe.__version__}, format {FORMAT}"
         assert "exposure" not in lines
 
-    @pytest.mark.filterwarnings("ignore:Linear gives the same logits without edges")
     def test_somebody_elses_model_is_not_asked_for(self, blocks, tmp_path, capsys):
         model = torch.nn.Linear(8, 3)
         own = gnnsafe.Detector(model, "msp", forward=lambda model, data: model(data.x)).fit(blocks)

@@ -26,7 +26,6 @@ from gnnsafe.methods import (
 from gnnsafe.models import GCN, MODELS
 
 everyone = pytest.mark.parametrize("name", METHODS)
-pytestmark = pytest.mark.filterwarnings("ignore:.* gives the same logits without edges")
 
 
 def test_somebodys_own_model(blocks):

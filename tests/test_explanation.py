@@ -14,8 +14,6 @@ from gnnsafe.graph import changed
 from gnnsafe.methods import GNNSafe, Propagated
 from gnnsafe.models import GCN
 
-pytestmark = pytest.mark.filterwarnings("ignore:Logits gives the same logits without edges")
-
 
 class Logits(nn.Module):
     def forward(self, x, edge_index):

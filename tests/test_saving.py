@@ -134,7 +134,6 @@ def test_a_detector_without_a_model_by_class_and_multilabel(model, blocks, tmp_p
     assert torch.equal(gnnsafe.load(tmp_path / "c").score(blocks), multilabel.score(blocks))
 
 
-@pytest.mark.filterwarnings("ignore:Linear gives the same logits without edges")
 def test_a_forward_is_given_again(blocks, tmp_path):
     def forward(model, data):
         return model(2 * data.x)

@@ -1,4 +1,4 @@
-"""One look at a model that nobody here knows: does it write into its graph, answer by chance, read the edges?"""
+"""One look at a model that nobody here knows: does it write into its graph, answer by chance, keep a graph?"""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import warnings
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnnsafe.calling import PLAIN_CALL, WRITTEN, passed
 from gnnsafe.errors import ModelWarning, require
 from gnnsafe.graph import Graph, stored
 from gnnsafe.hashing import content, entries
+from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.outputs import Classifier, Outputs
+from gnnsafe.regions import renumbered
 
 __all__ = ["ROUNDING", "gap", "probed"]
 
 ROUNDING = 1e-4  # of the largest logit: what float32 may lose on the way, with a wide margin
+REORDERED = 1e-3  # of the largest logit: what sums in another order may differ by
+STEPS = 32  # of the model's own precision, where that is coarser
 
 
 def probed(classifier: Classifier, graph: Graph) -> Outputs:
@@ -33,18 +37,25 @@ def probed(classifier: Classifier, graph: Graph) -> Outputs:
             f"{name} answers differently at each call, its logits by up to {difference:.2g}, and so do its scores; "
             "leave dropout to its training mode (training=self.training) and draw nothing at random in evaluation"
         )
-    elif _joined(graph) and _deaf(outputs):
+    elif isinstance(graph, NodeTypeGraph):
+        if _deaf(outputs):
+            _warn(
+                f"{name} gives the same logits without edges: it reads none, or it keeps those of the first graph that "
+                "it saw and answers with them about every other; see that it caches nothing"
+            )
+    elif difference := _by_number(classifier, outputs):
         _warn(
-            f"{name} gives the same logits without edges: it reads none, or it keeps those of the first graph that it "
-            "saw and answers with them about every other; see that it caches nothing"
+            f"{name}'s logits depend on how nodes are numbered, by up to {difference:.2g}: it keeps "
+            "part of a graph that it saw (edges, norms) or has weights by node number, and would score another graph "
+            "with them; see that it caches nothing"
         )
     return outputs
 
 
-def gap(logits: Tensor, others: Tensor) -> float:
+def gap(logits: Tensor, others: Tensor, rounding: float = ROUNDING) -> float:
     """The largest difference, 0 where it is within rounding."""
     difference, largest = (float(values.abs().max()) if values.numel() else 0.0 for values in (logits - others, logits))
-    return difference if difference > ROUNDING * largest else 0.0
+    return difference if difference > rounding * largest else 0.0
 
 
 def _unwritten(classifier: Classifier, graph: Graph) -> Outputs:
@@ -64,14 +75,26 @@ def _unwritten(classifier: Classifier, graph: Graph) -> Outputs:
     return outputs
 
 
-def _joined(graph: Graph) -> bool:
-    source, target = graph.edge_index
-    return bool((source != target).any())
+def _by_number(classifier: Classifier, outputs: Outputs) -> float:
+    """By how much the logits differ once the nodes have other numbers; 0 where nobody can tell."""
+    graph = outputs.graph
+    nodes = torch.randperm(graph.x.shape[0], generator=torch.Generator().manual_seed(0))
+    try:
+        again = classifier(renumbered(graph, nodes, read=classifier.read(graph)))
+    except Exception:  # nobody knows what some rows belong to, or the model wants edges in an order of its own
+        return 0.0
+    return gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))
+
+
+def _precision(model: nn.Module, x: Tensor) -> float:
+    tensors = [x, *model.parameters()]
+    return max([REORDERED, *(STEPS * torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point())])
 
 
 def _deaf(outputs: Outputs) -> bool:
+    source, target = outputs.graph.edge_index
     try:
-        return torch.equal(outputs.logits, outputs.without_edges.logits)
+        return bool((source != target).any()) and torch.equal(outputs.logits, outputs.without_edges.logits)
     except Exception:  # it cannot be asked without edges, so it reads them
         return False
 

@@ -13,7 +13,7 @@ from gnnsafe.errors import require
 from gnnsafe.graph import Data, changed, stored
 from gnnsafe.sparse import scipy_csr, torch_csr
 
-__all__ = ["Read", "Region", "reached", "region", "row_kinds", "rows", "subgraph"]
+__all__ = ["Read", "Region", "reached", "region", "renumbered", "row_kinds", "rows", "subgraph"]
 
 Kind = Literal["node", "edge"]
 Read = Collection[str] | None
@@ -77,6 +77,17 @@ def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> D
     place = torch.cumsum(nodes, dim=0) - 1
     edge_index = graph.edge_index
     return changed(graph, edge_index=place[edge_index[:, edges]].to(edge_index.dtype), **values)
+
+
+def renumbered(graph: Data, nodes: Tensor, *, read: Read = ()) -> Data:
+    """The same graph with its nodes in this order, its edges sorted by target, and with them whatever has their rows.
+
+    Each node hears its neighbours in the order that it did: some sum them up in turn, or take the last of two loops.
+    """
+    edge_index = torch.argsort(nodes)[graph.edge_index.long()].to(graph.edge_index.dtype)
+    order: dict[Kind, Tensor] = {"node": nodes, "edge": torch.argsort(edge_index[1], stable=True)}
+    values = {name: rows(getattr(graph, name), order[kind]) for name, kind in row_kinds(graph, read, *order).items()}
+    return changed(graph, edge_index=edge_index[:, order["edge"]], **values)
 
 
 def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:

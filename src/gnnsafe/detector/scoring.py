@@ -74,7 +74,7 @@ class Scorer:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`.
 
         A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
-        and a `ModelWarning` says what else is odd, such as a forward that reads no edges or answers by chance.
+        and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
         """
         self.num_features_, self.calibration_ = None, None  # what fails is not fitted
         graph = self._graph(data)
