@@ -359,6 +359,36 @@ class TestWhatTheForwardTakes:
         nodes, scores = detector.score_new(data, [3], hops=HOPS)
         torch.testing.assert_close(scores, detector.score(data)[nodes])
 
+    class HandsOn(nn.Module):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *args, **kwargs):
+            return self.module(*args, **kwargs)
+
+    @pytest.mark.parametrize("wrapper", [HandsOn, nn.DataParallel, torch.optim.swa_utils.AveragedModel])
+    def test_a_wrapper_takes_what_the_model_within_takes(self, wrapper):
+        data, model = graph_for("edge weights"), model_of("edge weights")
+        scores = fitted("edge weights", model, data).score(data)
+        assert torch.equal(fitted("edge weights", wrapper(self.HandsOn(model)), data).score(data), scores)
+
+    def test_what_is_taken_without_a_name_is_said_not_to_be_passed(self):
+        class Anything(TwoConvolutions):
+            def forward(self, x, edge_index, **kwargs):
+                return super().forward(x, edge_index)
+
+        data = graph_for("edge weights")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(Perceptron(), (data.x, data.edge_index))
+        for model in (Anything(), traced):
+            with pytest.warns(
+                ModelWarning, match=r"does not name what it takes, and data.edge_weight is not passed on"
+            ):
+                Detector(model).fit(data)
+            Detector(model).fit(block_graph())  # warnings are errors here
+
     def test_later_graphs_hold_the_same(self, tmp_path):
         data, model = graph_for("edge weights"), model_of("edge weights")
         fitted("edge weights", model, data).save(tmp_path)

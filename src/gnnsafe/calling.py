@@ -13,9 +13,10 @@ from gnnsafe.checks import check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Graph, stored
 
-__all__ = ["PLAIN_CALL", "WRITTEN", "passed", "single_tensor", "takes", "unwritten"]
+__all__ = ["PLAIN_CALL", "WRITTEN", "passed", "single_tensor", "takes", "unnamed", "unwritten"]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
+ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 PLAIN_CALL = "forward=lambda model, data: model(data.x, data.edge_index"
 WRITTEN = ("a forward that writes into it", "work on a copy in forward, such as x = x.clone()")
 
@@ -48,14 +49,32 @@ def _size(value: object) -> object:
     return list(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
+def unnamed(model: nn.Module, graph: Graph) -> list[str]:
+    """What the graph holds of its edges and nobody passes on, since the forward does not say by name what it takes."""
+    parameters = _parameters(model)
+    named = parameters and all(one.kind not in ANY for one in parameters)
+    return [] if named else sorted(EDGE_ATTRIBUTES & stored(graph).keys() - passed(model, graph).keys())
+
+
 def _further(model: nn.Module) -> list[Parameter]:
-    try:
-        parameters = signature(model.forward).parameters.values()
-    except ValueError:  # TorchScript's has none
-        return []
+    parameters = _parameters(model)
     by_place = [one for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     by_name = [one for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
     return [one for one in by_place[2:] if one.kind is not Parameter.POSITIONAL_ONLY] + by_name
+
+
+def _parameters(model: nn.Module) -> list[Parameter]:
+    """What the forward takes; one that hands on whatever it is given, such as DataParallel's, takes what `module` does.
+
+    Nothing is known of TorchScript's.
+    """
+    try:
+        parameters = list(signature(model.forward).parameters.values())
+    except ValueError:
+        return []
+    inner = getattr(model, "module", None)
+    hands_on = tuple(one.kind for one in parameters) == ANY
+    return _parameters(inner) if hands_on and isinstance(inner, nn.Module) else parameters
 
 
 def _told_to_methods_only(name: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.calling import PLAIN_CALL, WRITTEN, passed
+from gnnsafe.calling import PLAIN_CALL, WRITTEN, passed, unnamed
 from gnnsafe.errors import ModelWarning, require
 from gnnsafe.graph import Graph, stored
 from gnnsafe.hashing import content, entries
@@ -27,10 +27,15 @@ def probed(classifier: Classifier, graph: Graph) -> Outputs:
     """The model's outputs on the graph; a model that writes into it is refused, what else is odd is said."""
     outputs = _unwritten(classifier, graph)
     name = type(classifier.model).__name__
-    if classifier.forward is None and (names := passed(classifier.model, graph)):
+    if classifier.forward is None and (taken := passed(classifier.model, graph)):
         _warn(
-            f"{name}'s forward takes {', '.join(names)}, and what data holds of it is passed on; if the model was "
+            f"{name}'s forward takes {', '.join(taken)}, and what data holds of it is passed on; if the model was "
             f"trained without, give {PLAIN_CALL})"
+        )
+    if classifier.forward is None and (names := unnamed(classifier.model, graph)):
+        _warn(
+            f"{name}'s forward does not name what it takes, and data.{', data.'.join(names)} is not passed on; if the "
+            f"model reads it, give {PLAIN_CALL}, data.{names[0]})"
         )
     if (difference := gap(outputs.logits, outputs.again().logits)) > 0:
         _warn(
