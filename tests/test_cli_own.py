@@ -485,3 +485,19 @@ def test_names_must_be_as_many_as_there_are(blocks):
     blocks.class_names = ["a", "b"]
     with pytest.raises(ValueError, match=r"'class_names' must have 3 names \(got 2\); correct data.class_names"):
         gnnsafe.Detector(gnnsafe.models.GCN(8, 4, 3)).fit(blocks)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("score", "d", "", "--out", "s.csv"), ("score", "", "g", "--out", "s.csv"), ("score", "d", "g", "--out", ""),
+        ("score", "d", "g", "--out", "s.csv", "--nodes", ""), ("score", "d", "g", "--out", "s.csv", "--edges", ""),
+        ("train", "", "--out", "d"), ("train", "g", "--out", ""), ("train", "g", "--out", "d", "--exposure", ""),
+        ("check", "", "g"), ("check", "d", ""), ("diagnose", "d", ""), ("inspect", ""),
+        ("explain", "d", "", "--node", "1"), ("explain", "d", "g", "--node", "1", "--out", ""),
+        ("refit", "d", "", "--method", "msp", "--out", "o"), ("refit", "d", "g", "--method", "msp", "--out", ""),
+        ("datasets", ""), ("datasets", "--data", ""), ("demo", "--out", ""), ("report", ""), ("bench", "--plan", ""),
+    ],
+)  # fmt: skip
+def test_an_empty_path(arguments, capsys):
+    assert "must be a path (got '')" in complaint(capsys, *arguments)

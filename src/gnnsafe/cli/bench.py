@@ -15,7 +15,7 @@ from gnnsafe.bench.figures import FIGURES, figure_cells
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe
 from gnnsafe.bench.study import Task, carry_out, chains, code_version, tasks
-from gnnsafe.cli.options import names, positive, progress_bar
+from gnnsafe.cli.options import names, path, place, positive, progress_bar
 from gnnsafe.cli.report import FOLDER, print_sections, selected
 from gnnsafe.display import shown
 from gnnsafe.errors import InputError
@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "grids: 3 trainings for each objective, 36 more for Energy FT and for GNNSafe++ (see below)",
     )  # fmt: skip
     parser.add_argument(
-        "--plan", metavar="FILE", type=Path, help='a TOML file with any of the above: datasets = ["cora"], seeds = 3, '
+        "--plan", metavar="FILE", type=path, help='a TOML file with any of the above: datasets = ["cora"], seeds = 3, '
         "…; options override it",
     )  # fmt: skip
     parser.add_argument(
@@ -77,9 +77,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         + "; ".join(f"{number} {text}" for number, text in FIGURES.items()) + " (with --seeds, --epochs alone)",
     )  # fmt: skip
     parser.add_argument("--jobs", metavar="N", type=positive, help="processes at once (default: one per core)")
-    parser.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
+    parser.add_argument("--data", metavar="FOLDER", type=place, help="the data root (default: $GNNSAFE_DATA)")
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=FOLDER, help=f"where to keep records (default: {FOLDER})"
+        "--out", metavar="FOLDER", type=path, default=FOLDER, help=f"where to keep records (default: {FOLDER})"
     )
     parser.set_defaults(command=_bench)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, progress_bar, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place, progress_bar, terminal
 from gnnsafe.detector import load
 from gnnsafe.fitting.known_graph import held_out_nodes
 
@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "later one shows whether ID nodes are still like those that calibrated it: if not, calibrate anew. Exit code: "
         "0 where all rates hold, 1 where one is exceeded by more than chance allows, 2 for a mistake."
     )
-    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
-    parser.add_argument("graph", metavar="GRAPH", help=f"with labels: {GRAPH}")
+    parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
+    parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     add_graph_options(parser)
     parser.set_defaults(command=_check)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place, terminal
 from gnnsafe.datasets import DATASETS
 from gnnsafe.report.catalogue import catalogue_table, graph_lines
 
@@ -18,8 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph "
         "of your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks."
     )
-    parser.add_argument("--data", metavar="FOLDER", help="the data root (default: $GNNSAFE_DATA)")
-    parser.add_argument("graph", metavar="GRAPH", nargs="?", help=GRAPH)
+    parser.add_argument("--data", metavar="FOLDER", type=place, help="the data root (default: $GNNSAFE_DATA)")
+    parser.add_argument("graph", metavar="GRAPH", nargs="?", type=place, help=GRAPH)
     add_graph_options(parser)
     parser.set_defaults(command=_datasets)
 

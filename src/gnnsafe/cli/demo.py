@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.paper import SHIFTS
@@ -12,7 +11,7 @@ from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.bench.summary import summaries
-from gnnsafe.cli.options import output, positive, progress_bar, terminal
+from gnnsafe.cli.options import output, path, place, positive, progress_bar, terminal
 from gnnsafe.files import replacing
 from gnnsafe.report.demo import demo_document, demo_grid
 from gnnsafe.report.document import as_html
@@ -39,12 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Prints a table and writes a page with the energy distributions. Takes about half a minute."
     )
     parser.add_argument(
-        "--data", metavar="FOLDER", help="folder with PyG's Planetoid/Cora/raw (default: $GNNSAFE_DATA, then the Cora "
-        "carried by the package graphdatascience, then PyG's download)",
+        "--data", metavar="FOLDER", type=place, help="folder with PyG's Planetoid/Cora/raw (default: $GNNSAFE_DATA, "
+        "then the Cora carried by the package graphdatascience, then PyG's download)",
     )  # fmt: skip
     parser.add_argument("--seeds", metavar="N", type=positive, help="how many to average over (default: 3; quick: 1)")
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, default=DEMO_FILE, help=f"where to write the page (default: {DEMO_FILE})"
+        "--out", metavar="FILE", type=path, default=DEMO_FILE, help=f"where to write the page (default: {DEMO_FILE})"
     )
     parser.add_argument("--quick", action="store_true", help="one seed and 50 epochs, for a first look in seconds")
     parser.set_defaults(command=_demo)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, positive, progress_bar, terminal, whole
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place, positive, progress_bar, terminal, whole
 from gnnsafe.detector import load
 from gnnsafe.fitting.known_graph import with_known_split
 
@@ -25,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "none, the last one. Figures are of planted trouble: a class that training never saw is harder to find, and "
         "benchmarks/diagnosis.md has how often the advice was right about real trouble."
     )
-    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
-    parser.add_argument("graph", metavar="GRAPH", help=f"that it was trained on, with labels: {GRAPH}")
+    parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
+    parser.add_argument("graph", metavar="GRAPH", type=place, help=f"that it was trained on, with labels: {GRAPH}")
     parser.add_argument("--draws", metavar="N", type=positive, default=3, help="of each planted shift (default: 3)")
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of what is planted (default: 0)")
     parser.add_argument("--json", action="store_true", help="print all of it, each trial too, as JSON")

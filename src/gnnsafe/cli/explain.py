@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, progress_bar, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, path, place, progress_bar, terminal
 from gnnsafe.detector import load
 from gnnsafe.errors import require
 from gnnsafe.graph import node_number
@@ -23,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "also draws the nodes around it, coloured by score."
     )
     parser.epilog = "Example: gnnsafe explain detector/ new_graph/ --node 17 --out why.png"
-    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
-    parser.add_argument("graph", metavar="GRAPH", help=GRAPH)
+    parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
+    parser.add_argument("graph", metavar="GRAPH", type=place, help=GRAPH)
     parser.add_argument("--node", metavar="ID", required=True, help="the node's id, as in the table of nodes")
-    parser.add_argument("--out", metavar="FILE", type=Path, help=f"a picture: {', '.join(ENDINGS)}")
+    parser.add_argument("--out", metavar="FILE", type=path, help=f"a picture: {', '.join(ENDINGS)}")
     add_graph_options(parser)
     parser.set_defaults(command=_explain)
 

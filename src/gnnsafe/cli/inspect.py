@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from gnnsafe.cli.options import terminal
+from gnnsafe.cli.options import path, terminal
 from gnnsafe.report.saved import saved_lines
 from gnnsafe.saving import FORMAT, read
 
@@ -20,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "nothing, and needs no model."
     )
     parser.epilog = "Example: gnnsafe inspect detector/"
-    parser.add_argument("detector", metavar="DETECTOR", type=Path, help="the folder of a detector")
+    parser.add_argument("detector", metavar="DETECTOR", type=path, help="the folder of a detector")
     parser.set_defaults(command=_inspect)
 
 

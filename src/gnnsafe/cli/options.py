@@ -29,6 +29,8 @@ __all__ = [
     "given_graph",
     "names",
     "output",
+    "path",
+    "place",
     "positive",
     "progress_bar",
     "share",
@@ -47,6 +49,18 @@ def names(text: str) -> tuple[str, ...]:
     if not given:
         raise argparse.ArgumentTypeError(f"must be names separated by commas (got {text!r})")
     return given
+
+
+def place(text: str) -> str:
+    """A path, as it was given."""
+    if not text:
+        raise argparse.ArgumentTypeError(f"must be a path (got {text!r})")
+    return text
+
+
+def path(text: str) -> Path:
+    """A path."""
+    return Path(place(text))
 
 
 def positive(text: str) -> int:
@@ -76,7 +90,9 @@ def share(text: str) -> float:
 
 def add_graph_options(parser: Any) -> None:
     """How a graph of the user's own is read."""
-    parser.add_argument("--edges", metavar="FILE", help="the table of edges, where GRAPH is a table of nodes")
+    parser.add_argument(
+        "--edges", metavar="FILE", type=place, help="the table of edges, where GRAPH is a table of nodes"
+    )
     parser.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
     parser.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there")
 
@@ -94,7 +110,7 @@ def given_graph(arguments: argparse.Namespace, graph: str | None = None, *, undi
 def given_files(arguments: argparse.Namespace) -> list[Path]:
     """The files that a command reads, which it must not write over."""
     values = [getattr(arguments, name, None) for name in READ]
-    given = [Path(path) for value in values if value for path in (value if isinstance(value, list) else [value])]
+    given = [Path(one) for value in values if value for one in (value if isinstance(value, list) else [value])]
     inside = [file for folder in given if folder.is_dir() for file in folder.iterdir()]
     return given + [file for file in inside if file.stem in ("nodes", "edges", "detector")]
 

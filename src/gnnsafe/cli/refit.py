@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, progress_bar, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, path, place, progress_bar, terminal
 from gnnsafe.cli.train import SCORED_BY, bound_lines, rate_notes
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import require
@@ -27,10 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Example: gnnsafe refit detector/ graph/ --method energy --out other/. 'gnnsafe methods' explains the methods."
     )
-    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
-    parser.add_argument("graph", metavar="GRAPH", help=f"with labels: {GRAPH}")
+    parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
+    parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
     parser.add_argument("--method", choices=SCORED_BY, required=True, help="the OOD score")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="where the detector is written")
+    parser.add_argument("--out", metavar="FOLDER", type=path, required=True, help="where the detector is written")
     add_graph_options(parser)
     parser.set_defaults(command=_refit)
 

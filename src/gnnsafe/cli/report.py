@@ -11,7 +11,7 @@ from typing import Any, get_args
 from gnnsafe.bench import store
 from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.recipes import Protocol
-from gnnsafe.cli.options import terminal
+from gnnsafe.cli.options import path, terminal
 from gnnsafe.display import shown
 from gnnsafe.errors import InputError
 from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, print_document, print_section
@@ -36,12 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "settings) are left out and counted."
     )
     parser.add_argument(
-        "results", metavar="FOLDER", nargs="?", type=Path, default=FOLDER, help=f"with records (default: {FOLDER})"
+        "results", metavar="FOLDER", nargs="?", type=path, default=FOLDER, help=f"with records (default: {FOLDER})"
     )
     parser.add_argument("--protocol", choices=get_args(Protocol), help="its records alone (default: all)")
     parser.add_argument("--format", choices=FORMATS, help="print all of it so, and write no files")
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="where to write the files (default: 'report' beside the records)"
+        "--out", metavar="FOLDER", type=path, help="where to write the files (default: 'report' beside the records)"
     )
     parser.set_defaults(command=_report)
 

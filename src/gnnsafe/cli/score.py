@@ -10,7 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_files, given_graph, progress_bar, share, terminal, whole
+from gnnsafe.cli.options import (
+    GRAPH,
+    add_graph_options,
+    given_files,
+    given_graph,
+    path,
+    place,
+    progress_bar,
+    share,
+    terminal,
+    whole,
+)
 from gnnsafe.decisions import Decisions, decisions
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import InputError, require
@@ -42,10 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "calibration nodes, decide about fewer nodes (--nodes), extend the tail of the p-values (--p-values "
         "extrapolated) or estimate how many nodes are ID (--storey)."
     )
-    parser.add_argument("detector", metavar="DETECTOR", help="the folder of a detector")
-    parser.add_argument("graphs", metavar="GRAPH", nargs="+", help=GRAPH)
+    parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
+    parser.add_argument("graphs", metavar="GRAPH", nargs="+", type=place, help=GRAPH)
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, required=True, help="the table to write, .parquet or .csv by its ending; "
+        "--out", metavar="FILE", type=path, required=True, help="the table to write, .parquet or .csv by its ending; "
         "for several graphs the folder of their tables",
     )  # fmt: skip
     level = parser.add_mutually_exclusive_group()
@@ -55,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     level.add_argument("--fdr", metavar="SHARE", type=share, help="of the flagged nodes at most this share is ID")
     parser.add_argument(
-        "--nodes", metavar="FILE", type=Path, help="decide about these nodes alone: a text file with an id per line; "
+        "--nodes", metavar="FILE", type=path, help="decide about these nodes alone: a text file with an id per line; "
         "the table has only them, and --fdr weighs each among them",
     )  # fmt: skip
     parser.add_argument(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import warnings
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, get_args
 
 from gnnsafe.bench.recipes import BACKBONES
@@ -14,6 +13,8 @@ from gnnsafe.cli.options import (
     add_graph_options,
     given_files,
     given_graph,
+    path,
+    place,
     positive,
     progress_bar,
     terminal,
@@ -51,11 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "scores.parquet. help(gnnsafe.read_graph) says which columns the tables have; 'gnnsafe datasets graph/' checks "
         "them; 'gnnsafe methods' explains methods and objectives."
     )
-    parser.add_argument("graph", metavar="GRAPH", help=GRAPH)
-    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="where the detector is written")
+    parser.add_argument("graph", metavar="GRAPH", type=place, help=GRAPH)
+    parser.add_argument("--out", metavar="FOLDER", type=path, required=True, help="where the detector is written")
     parser.add_argument(
-        "--exposure", metavar="GRAPH", help="a graph of nodes that are known to be OOD, to learn from: a folder, an "
-        ".npz or a .pt file",
+        "--exposure", metavar="GRAPH", type=place, help="a graph of nodes that are known to be OOD, to learn from: a "
+        "folder, an .npz or a .pt file",
     )  # fmt: skip
     parser.add_argument(
         "--backbone", choices=(*BACKBONES, "auto"), default="gcn", help=f"the model (default: gcn); auto trains "
