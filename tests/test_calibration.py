@@ -294,6 +294,12 @@ class TestSubset:
         p = torch.cat([torch.full((40,), 0.01), torch.ones(60)]).double()
         with pytest.warns(CalibrationWarning, match=r"^40% of 100 nodes are flagged: if OOD .* than stated .5%."):
             calibration.decisions(p, false_alarm=0.05)
+        with pytest.warns(CalibrationWarning, match=r"\(check_calibration, gnnsafe check\)$"):
+            calibration.decisions(p[30:50], false_alarm=0.05)  # 10 of 20
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert calibration.decisions(p[31:50], false_alarm=0.05).sum() == 9  # a share of so few says little
+            assert calibration.decisions(p, fdr=0.05).sum() == 40  # whose level is no share of nodes
         p[15:] = 1
         assert calibration.decisions(p, false_alarm=0.05).sum() == 15  # nothing to tell
 

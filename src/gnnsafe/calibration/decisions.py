@@ -27,6 +27,7 @@ from gnnsafe.errors import CalibrationWarning, require, require_known, require_s
 __all__ = ["Calibration", "rare"]
 
 MANY = 0.2  # the share of nodes flagged, above which ID nodes beside OOD nodes are likely among them
+FEW = 20  # nodes, of which a share says little
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +113,10 @@ class Calibration:
         if false_alarm is not None:
             flags[asked] = false_alarms(p[asked], false_alarm)
             self._warn_of_alarms(p[asked], false_alarm)
+            _warn_of_many(int(flags.sum()), int(asked.sum()), false_alarm)
         elif fdr is not None:
             flags[asked] = false_discoveries(p[asked], fdr, storey=storey)
             self._warn_of_discoveries(p[asked], flags, fdr)
-        _warn_of_many(int(flags.sum()), int(asked.sum()), false_alarm or fdr or 0)
         return flags
 
     def _finer(self, p: Tensor) -> bool:
@@ -152,11 +153,11 @@ def _p_values(scores: Tensor, calibration: Tensor, seed: int | None, tail: Tail)
 
 def _warn_of_many(flagged: int, nodes: int, level: float) -> None:
     """A promise about ID nodes among others like them says little where much of the graph is flagged."""
-    if flagged > max(MANY, 3 * level) * nodes:
+    if nodes >= FEW and flagged > max(MANY, 3 * level) * nodes:
         _warn(
             f"{flagged / nodes:.0%} of {nodes:,} nodes are flagged: if OOD nodes stand beside ID nodes, these are "
             f"scored with them and flagged far more often than stated ({level:.0%}); check it on labelled ID nodes of "
-            "this graph (check_calibration)"
+            "this graph (check_calibration, gnnsafe check)"
         )
 
 
