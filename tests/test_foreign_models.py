@@ -671,3 +671,17 @@ def test_a_buffer_that_is_not_saved_is_noticed_and_a_cached_graph_is_not(blocks,
         detector.score(blocks)
     with pytest.raises(ValueError, match="got one with other weights"):
         gnnsafe.load(tmp_path, model)
+
+
+@pytest.mark.parametrize("method", ["odin", "edge-disagreement", "gnnsafe"])
+def test_features_and_edges_made_in_inference_mode(blocks, method):
+    with torch.inference_mode():
+        x, edges = blocks.x.clone(), blocks.edge_index.clone()
+    strange = blocks.clone()
+    strange.x, strange.edge_index = x, edges
+    torch.manual_seed(0)
+    for model in (GCN(8, 16, 2, 3), gnnsafe.models.GCN(8, 16, 3)):
+        detector = Detector(model, method)
+        right = detector.fit(blocks).score(blocks)
+        assert torch.equal(detector.fit(strange).score(strange), right)
+    assert strange.x is x

@@ -157,6 +157,12 @@ def test_methods_within_methods_without_end(saved):
         gnnsafe.load(saved)
 
 
+def test_a_method_taken_out_of_a_consensus(saved, blocks):
+    edited(saved, lambda record: record["method"]["method"]["methods"].pop())
+    with pytest.raises(InputError, match=r"^'calibration_' must have a row for each of 2 methods \(got \[3, 40\]\)"):
+        gnnsafe.load(saved).score(blocks)
+
+
 def test_other_tensors_are_refused(saved):
     record = json.loads((saved / "detector.json").read_text())
     with pytest.raises(InputError, match=r"'method\.method\.methods\.0\.bank_' must be the tensor of that name"):

@@ -79,7 +79,9 @@ def plain(data: Any) -> Any:
     for name in ("x", "edge_index"):
         value = values.get(name, getattr(data, name, None))
         if isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter):
-            values[name] = value.as_subclass(Tensor)
+            values[name] = value = value.as_subclass(Tensor)
+        if isinstance(value, Tensor) and value.is_inference():  # through which no gradient can be taken
+            values[name] = value.clone()
     return changed(data, **values) if values else data
 
 

@@ -66,6 +66,9 @@ class Consensus(Method):
     def score(self, outputs: Outputs) -> Tensor:
         """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""
         calibration = self.calibration_
+        fits = calibration.dim() == 2 and len(calibration) == len(self.methods)
+        rule = f"have a row for each of {len(self.methods)} methods"
+        require(fits, "calibration_", rule, list(calibration.shape), "fit again")
         scores = torch.stack([scores_of(method, outputs) for method in self.methods])
         count = calibration.shape[1]
         below = torch.searchsorted(calibration, scores - TOLERANCE * (1 + scores.abs()))
