@@ -13,11 +13,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP, GAT, GCN, GIN, GCNConv, GraphSAGE, SGConv
+from torch_geometric.nn import APPNP, GAT, GCN, GIN, GCNConv, GraphSAGE, PairNorm, SGConv
 
 import gnnsafe
 from gnnsafe import Detector, energy, propagate
 from gnnsafe.errors import ModelWarning
+from gnnsafe.outputs import Classifier
 
 from .conftest import block_graph
 
@@ -260,6 +261,67 @@ def test_new_scores_are_those_of_the_whole_graph_or_refused(name, touched):
             detector.score_new(data, [5, 17], hops=hops, touched=touched)
 
 
+class LargestNorm(TwoConvolutions):
+    def forward(self, x, edge_index):
+        hidden = self.first(x, edge_index)
+        return self.last(hidden / hidden.norm(dim=1).max(), edge_index)
+
+
+class Centred(TwoConvolutions):
+    def forward(self, x, edge_index):
+        hidden = self.first(x, edge_index)
+        return self.last((hidden - hidden.mean(dim=0)).relu(), edge_index)
+
+
+class Counted(TwoConvolutions):
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index) * (len(x) / 120)
+
+
+def centred(_model, _inputs, logits):
+    return logits - logits.mean(dim=0)
+
+
+def hooked() -> nn.Module:
+    model = gnnsafe.models.GCN(8, 16, 3)
+    model.register_forward_hook(centred)
+    return model
+
+
+def hooked_within() -> nn.Module:
+    model = gnnsafe.models.GCN(8, 16, 3)
+    model.penultimate.register_forward_hook(centred)
+    return model
+
+
+def with_a_part_replaced() -> nn.Module:
+    model = gnnsafe.models.GCN(8, 16, 3)
+    model.penultimate = nn.Sequential(PairNorm())
+    return model
+
+
+@pytest.mark.parametrize("model", [LargestNorm, Centred, Counted, hooked, hooked_within, with_a_part_replaced])
+def test_new_scores_of_a_model_that_reads_all_nodes_at_once_are_refused(model):
+    """For every node: it is no matter of luck whether the largest is among those that are looked at."""
+    data, node = block_graph(), torch.arange(120)
+    ring = torch.stack([node, (node + 1) % 120])
+    data.edge_index = torch.cat([ring, ring.flip(0)], dim=1)
+    torch.manual_seed(0)
+    detector = Detector(model(), "energy").fit(data)
+    hops = HOPS if isinstance(detector.classifier.model, TwoConvolutions) else None
+    for one in range(0, 120, 7):
+        with pytest.raises(ValueError, match=r"'hops' must be as far as .*use score\(data\)"):
+            detector.score_new(data, [one], hops=hops, touched=False)
+
+
+@pytest.mark.parametrize("name", gnnsafe.models.MODELS)
+def test_models_of_ours_are_known_as_they_are_made(name):
+    model = gnnsafe.models.MODELS[name](8, 16, 3)
+    assert Classifier(model).as_made
+    model.register_forward_hook(centred)
+    assert not Classifier(model).as_made
+
+
 @everyone
 def test_edge_disagreement_is_that_of_the_edges(name):
     data, model = graph_for(name), model_of(name)
@@ -425,8 +487,8 @@ class TestAttributesOfAPart:
         data.edge_index = data.edge_index[:, (data.edge_index != 0).all(dim=0)]  # node 0 is alone
         torch.manual_seed(0)
         detector = Detector(gnnsafe.models.GCN(columns, 4, 3)).fit(data)
-        for nodes in ([0], [1, 2]):
-            touched, scores = detector.score_new(data, nodes)
+        for nodes, hops in (([0], None), ([1, 2], None), ([0], HOPS), ([1, 2], HOPS)):  # with hops it is looked at
+            touched, scores = detector.score_new(data, nodes, hops=hops, touched=hops is None)
             torch.testing.assert_close(scores, detector.score(data)[touched])
 
 

@@ -15,10 +15,12 @@ from gnnsafe.methods.base import scores_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.probing import gap
 from gnnsafe.regions import Read, reached, region, rows
+from gnnsafe.sparse import csr_tensor
 
 __all__ = ["NewDecisions", "NewScores", "Reach", "new_scores"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
+LARGER = 10  # times: features of those whom nobody may hear
 
 Ask = Callable[[Data], Outputs]
 
@@ -71,13 +73,25 @@ def new_scores(
 def _otherwise(graph: Data, picked: Tensor, beside: Tensor, reach: Reach, read: Read) -> tuple[Data, Tensor]:
     """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
 
-    It is wider by a hop, there are others beside it, and whoever is too far to be heard has somebody else's features.
+    It is wider by a hop, there are others beside it, and whoever is too far to be heard has somebody else's features,
+    and larger ones, so that whatever is taken over all nodes is another: a sum, a count, a largest norm.
     """
     found = region(graph, picked | beside, sum(reach) + 1, touched=False, read=read)
     heard = reached(graph.edge_index.flip(0), picked, sum(reach))
     places, count = found.kept.nonzero().flatten(), len(picked)
     others = torch.where(heard[places], places, (places + count // 2) % count)
-    return changed(found.part, x=rows(graph.x, others)), found.kept
+    return changed(found.part, x=_enlarged(rows(graph.x, others), ~heard[places])), found.kept
+
+
+def _enlarged(x: Tensor, nodes: Tensor) -> Tensor:
+    """The features, those of the nodes in the mask ten times as large where they are no whole numbers, such as ids."""
+    if not x.is_floating_point():
+        return x
+    factors = torch.where(nodes, LARGER, 1).to(x.dtype)
+    if x.layout == torch.strided:
+        return x * factors[:, None]
+    starts, columns, entries = x.crow_indices(), x.col_indices(), x.values()
+    return csr_tensor(starts, columns, entries * factors.repeat_interleave(starts.diff()), tuple(x.shape))
 
 
 def _check_alike(values: Tensor, others: Tensor, reach: Reach) -> None:

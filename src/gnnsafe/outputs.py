@@ -33,6 +33,9 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
+PARTS = (Penultimate, nn.BatchNorm1d, nn.Linear, nn.ModuleList, nn.ParameterList)  # of which our models are made
+
+
 @dataclass(frozen=True, eq=False)
 class Classifier:
     """How to ask somebody's model about a graph.
@@ -61,6 +64,14 @@ class Classifier:
         """Whether the model itself looks at every number that it reads."""
         changed = self.forward is not None or "forward" in vars(self.model) or self.model._forward_pre_hooks
         return type(self.model) in CAREFUL and not changed
+
+    @property
+    def as_made(self) -> bool:
+        """Whether it is a model of ours whose parts are those that it was made of, each with its own forward alone."""
+        parts = list(self.model.modules())
+        usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in parts)
+        hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts)
+        return self.checks_content and usual and not hooked
 
     def read(self, graph: Graph) -> Collection[str] | None:
         """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""

@@ -198,7 +198,7 @@ class Detector(Scorer):
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         graph = self._checked(data)
         given = check_nodes("nodes", nodes, graph.x.shape[0])
-        reach, trusted = self._reach(hops), self.classifier is None or (self._model_checks and hops is None)
+        reach, trusted = self._reach(hops), self.classifier is None or (self.classifier.as_made and hops is None)
         read = () if self.classifier is None else self.classifier.read(graph)
         return new_scores(self.method, self._outputs, graph, given, reach, touched=touched, read=read, trusted=trusted)
 
