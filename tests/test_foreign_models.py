@@ -435,6 +435,14 @@ class TestWhatTheForwardTakes:
         scores = fitted("edge weights", model, data).score(data)
         assert torch.equal(fitted("edge weights", wrapper(self.HandsOn(model)), data).score(data), scores)
 
+    def test_a_wrapped_model_that_is_called_otherwise_is_said_to_be(self):
+        class TakesTheGraph(TwoConvolutions):
+            def forward(self, data):
+                return super().forward(data.x, data.edge_index)
+
+        with pytest.raises(ValueError, match=r"'model' must be called \(x, edge_index\) \(got forward\(data\)\)"):
+            Detector(self.HandsOn(TakesTheGraph())).fit(block_graph())
+
     def test_what_is_taken_without_a_name_is_said_not_to_be_passed(self):
         class Anything(TwoConvolutions):
             def forward(self, x, edge_index, **kwargs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from gnnsafe.checks import check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Graph, stored
 
-__all__ = ["PLAIN_CALL", "WRITTEN", "passed", "single_tensor", "takes", "unnamed", "unwritten"]
+__all__ = ["PLAIN_CALL", "WRITTEN", "forward_signature", "passed", "single_tensor", "takes", "unnamed", "unwritten"]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
 ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -64,17 +64,21 @@ def _further(model: nn.Module) -> list[Parameter]:
 
 
 def _parameters(model: nn.Module) -> list[Parameter]:
+    try:
+        return list(forward_signature(model).parameters.values())
+    except ValueError:  # TorchScript's has none
+        return []
+
+
+def forward_signature(model: nn.Module) -> Signature:
     """What the forward takes; one that hands on whatever it is given, such as DataParallel's, takes what `module` does.
 
-    Nothing is known of TorchScript's.
+    Raises:
+        ValueError: For a model of TorchScript that does not say.
     """
-    try:
-        parameters = list(signature(model.forward).parameters.values())
-    except ValueError:
-        return []
-    inner = getattr(model, "module", None)
-    hands_on = tuple(one.kind for one in parameters) == ANY
-    return _parameters(inner) if hands_on and isinstance(inner, nn.Module) else parameters
+    own, inner = signature(model.forward), getattr(model, "module", None)
+    hands_on = tuple(one.kind for one in own.parameters.values()) == ANY
+    return forward_signature(inner) if hands_on and isinstance(inner, nn.Module) else own
 
 
 def _told_to_methods_only(name: str) -> bool:
@@ -84,7 +88,7 @@ def _told_to_methods_only(name: str) -> bool:
 def takes(model: nn.Module, *arguments: object, **named: object) -> bool:
     """Whether the forward can be called with these."""
     try:
-        signature(model.forward).bind(*arguments, **named)
+        forward_signature(model).bind(*arguments, **named)
     except TypeError:
         return False
     return True

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gnnsafe.borrowed import borrowed, eager
-from gnnsafe.calling import passed, single_tensor, takes, unwritten
+from gnnsafe.calling import forward_signature, passed, single_tensor, takes, unwritten
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph, changed, check_graph, plain
@@ -137,7 +136,7 @@ class Classifier:
             if takes(self.model, graph.x, graph.edge_index, **extra):
                 raise
             raise InputError(
-                f"'model' must be called (x, edge_index) (got forward{signature(self.model.forward)}); say how to call "
+                f"'model' must be called (x, edge_index) (got forward{forward_signature(self.model)}); say how to call "
                 "it, such as forward=lambda model, data: model(data)"
             ) from error
         except RuntimeError as error:
