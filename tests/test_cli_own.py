@@ -203,6 +203,25 @@ class TestScore:
         (tmp_path / "ids.txt").write_bytes(b"n7\n\xe9\n")
         assert "must be a text in UTF-8" in complaint(capsys, *arguments, "--nodes", str(tmp_path / "ids.txt"))
 
+        for path, reason in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file or directory")):
+            error = complaint(capsys, *arguments, "--nodes", str(path))
+            assert error == f"gnnsafe: '--nodes' must be a text file (got '{path}': {reason})\n"
+
+    def test_ids_are_taken_as_they_stand(self, files, detector, tmp_path):
+        data = block_graph(seed=1)
+        graph = write_graph(tmp_path / "graph", data)
+        table = parquet.read_table(graph / "nodes.parquet")
+        ids = [" a", "a", "a ", "b\u2028c", *(f"n{number}" for number in range(4, 120))]
+        parquet.write_table(table.set_column(0, table.column_names[0], pa.array(ids)), graph / "nodes.parquet")
+        numbers = data.edge_index.tolist()
+        ends = {name: [ids[number] for number in row] for name, row in zip(("source", "target"), numbers, strict=True)}
+        parquet.write_table(pa.table(ends), graph / "edges.parquet")
+        (tmp_path / "ids.txt").write_bytes("a \r\n a\r\nb\u2028c\r\n".encode())
+        out = tmp_path / "s.parquet"
+        arguments = ["score", str(detector), str(graph), "--out", str(out), "--nodes", str(tmp_path / "ids.txt")]
+        assert cli.main(arguments) == 0
+        assert parquet.read_table(out)["id"].to_pylist() == [" a", "a ", "b\u2028c"]
+
     @pytest.mark.parametrize("kind", ["exact", "randomized", "extrapolated"])
     def test_kinds_of_p_values(self, files, detector, tmp_path, kind):
         out = tmp_path / "s.parquet"

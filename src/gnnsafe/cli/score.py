@@ -138,18 +138,20 @@ def _asked(arguments: argparse.Namespace, data: Data) -> Tensor:
     """The nodes to decide about: those that --nodes names, or all."""
     if arguments.nodes is None:
         return torch.ones(data.num_nodes, dtype=torch.bool)
-    place = {str(node): number for number, node in enumerate(data.node_id)}
+    numbers = {str(node): number for number, node in enumerate(data.node_id)}
     try:
-        lines = arguments.nodes.read_text(encoding="utf-8-sig").splitlines()
+        lines = arguments.nodes.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"'--nodes' must be a text in UTF-8 (got '{arguments.nodes}')") from error
-    asked = [line.strip() for line in lines if line.strip()]
-    unknown = next((text for text in asked if text not in place), None)
-    few = ", ".join(list(place)[:3])
+    except OSError as error:
+        raise InputError(f"'--nodes' must be a text file (got '{arguments.nodes}': {error.strerror})") from error
+    asked = [line for line in lines if line]
+    unknown = next((text for text in asked if text not in numbers), None)
+    few = ", ".join(list(numbers)[:3])
     require(unknown is None, "--nodes", "hold ids of the graph, one per line", repr(unknown), f"they are such as {few}")
     require(bool(asked), "--nodes", "hold at least one id", f"the empty '{arguments.nodes}'")
     mask = torch.zeros(data.num_nodes, dtype=torch.bool)
-    mask[[place[text] for text in asked]] = True
+    mask[[numbers[text] for text in asked]] = True
     return mask
 
 
