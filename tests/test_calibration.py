@@ -324,6 +324,18 @@ class TestCheck:
         assert "false alarms at   5%:  5.00% (95 % interval 2.42% to 9.00%; chance gives" in str(check)
         assert "████" in str(check)
 
+    @pytest.mark.parametrize("classes", [None, torch.arange(120) % 3])
+    def test_a_level_at_which_none_can_be_flagged(self, classes):
+        """20 nodes are enough at 5 % (1/21 < 0.05), and at 1 % neither 20 of all nor 40 of each class are."""
+        calibration = Calibration(torch.arange(20.0 if classes is None else 120.0), classes, 3)
+        check = CalibrationCheck.of(torch.linspace(0.06, 1, 50).double(), calibration, (0.01, 0.05))
+        assert [level.possible for level in check.levels] == [False, True]
+        assert check.levels[0].expected == (0.0, 0.0)
+        assert check.holds
+        first, second = str(check).split("\n")[1:3]
+        assert first == "false alarms at   1%: too few calibration nodes to flag any"
+        assert "chance gives" in second
+
     def test_more_alarms_than_chance_allows(self):
         p = torch.full((200,), 0.04, dtype=torch.float64)
         check = CalibrationCheck.of(p, Calibration(torch.arange(99.0)), (0.01, 0.05))

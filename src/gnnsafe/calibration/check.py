@@ -30,6 +30,8 @@ class LevelCheck:
     """95 % confidence interval of this calibration set's rate (Clopper & Pearson, 1934)."""
     expected: tuple[float, float]
     """Where the observed rate lies 95 times in 100 if the nodes are exchangeable: beta-binomial, both sets' chance."""
+    possible: bool = True
+    """Whether there are enough calibration nodes, in any class, for a node to be flagged at this level."""
 
     @property
     def rate(self) -> float:
@@ -70,6 +72,9 @@ class CalibrationCheck:
     def __str__(self) -> str:
         lines = [f"{self.nodes} held-out ID nodes against {self.calibration_nodes} calibration nodes"]
         for check in self.levels:
+            if not check.possible:
+                lines.append(f"false alarms at {check.level:4.0%}: too few calibration nodes to flag any")
+                continue
             low, high = check.interval
             verdict = "" if check.holds else ": more than chance allows"
             lines.append(
@@ -103,16 +108,14 @@ def _level_check(p: Tensor, calibration: Calibration, level: float) -> LevelChec
     flagged, nodes = int((p <= level).sum()), len(p)
     interval = binomtest(flagged, nodes).proportion_ci(method="exact")
     count = len(calibration.scores)  # of all classes: their flags together vary about as those of one large set
-    return LevelCheck(
-        level, flagged, nodes, (float(interval.low), float(interval.high)), _expected(nodes, count, level)
-    )
+    possible = rare(int(calibration.counts().max()), level) > 0
+    expected = _expected(nodes, count, level) if possible else (0.0, 0.0)
+    return LevelCheck(level, flagged, nodes, (float(interval.low), float(interval.high)), expected, possible)
 
 
 def _expected(nodes: int, count: int, level: float) -> tuple[float, float]:
     from scipy.stats import betabinom
 
     few = rare(count, level)
-    if few == 0:
-        return 0.0, 0.0
     chance = betabinom(nodes, few, count + 1 - few)
     return float(chance.ppf(0.025)) / nodes, float(chance.ppf(0.975)) / nodes
