@@ -411,6 +411,19 @@ class TestNewScores:
         touched, scores = detector.score_new(data, mask, hops=1)
         torch.testing.assert_close(scores, detector.score(data)[touched])
 
+    @pytest.mark.filterwarnings("ignore:the calibration nodes of class")
+    @pytest.mark.parametrize("by_class", [False, True])
+    def test_none_are_new(self, blocks, by_class):
+        detector = Detector(MODELS["gcn"](8, 4, 3)).fit(blocks).calibrate(blocks, by_class=by_class)
+        for nodes in ([], torch.empty(0, dtype=torch.int64), torch.zeros(120, dtype=torch.bool)):
+            found = detector.score_new(blocks, nodes)
+            assert [list(part.shape) for part in found] == [[0], [0]]
+            assert [part.dtype for part in found] == [torch.int64, torch.float32]
+            for level in ({"false_alarm": 0.5}, {"fdr": 0.5}):
+                decided = detector.predict_new(blocks, nodes, **level)
+                assert [list(part.shape) for part in decided] == [[0]] * 4
+                assert decided.flags.dtype == torch.bool
+
     def test_without_a_model(self):
         data = self.ring()
         detector = Detector(None, "mean-cosine").fit(data)
@@ -423,7 +436,10 @@ class TestNewScores:
         with pytest.raises(ValueError, match=r"'hops' must be given for GraphSAGE, which is none of gnnsafe.models"):
             detector.score_new(blocks, [0])
         assert len(detector.score_new(blocks, [0], hops=2).nodes)
-        for nodes, message in (([120], "lie in 0..119"), ([], "be numbers of nodes"), ([0.5], "be numbers of nodes")):
+        for nodes in ({1, 2}, {1: 2}, None, 3, "3", [0.5], ["3"], [[1]], [None], iter([1])):
+            with pytest.raises(ValueError, match=r"^'nodes' must be (numbers of nodes|an array of numbers).*$"):
+                detector.score_new(blocks, nodes, hops=2)
+        for nodes, message in (([120], "lie in 0..119"), ([-1], "lie in 0..119")):
             with pytest.raises(ValueError, match=f"'nodes' must {message}"):
                 detector.score_new(blocks, nodes, hops=2)
         with pytest.raises(ValueError, match="'hops' must be a whole number >= 0"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -224,15 +225,18 @@ def check_node(node: object, num_nodes: int, name: str = "node") -> int:
 
 
 def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
-    """A mask of the nodes that are given by their numbers or as a mask."""
-    given = as_tensor(name, nodes)
+    """A mask of the nodes that are given by their numbers or as a mask; they may be none."""
+    many = isinstance(nodes, Sequence | np.ndarray | Tensor) or hasattr(nodes, "__dlpack__")
+    require(many and not isinstance(nodes, str | bytes), name, "be numbers of nodes, or a mask", type(nodes).__name__)
+    given, mask = as_tensor(name, nodes), torch.zeros(num_nodes, dtype=torch.bool)
+    if given.shape == (0,):
+        return mask
     if given.dtype == torch.bool:
-        return check_mask(name, given, num_nodes)
-    whole = given.dim() == 1 and given.numel() > 0 and given.dtype in (torch.int64, torch.int32)
+        return check_mask(name, given, num_nodes) if given.any() or given.shape != mask.shape else mask
+    whole = given.dim() == 1 and given.dtype in (torch.int64, torch.int32)
     require(whole, name, "be numbers of nodes, or a mask", Shape(given))
     low, high = int(given.min()), int(given.max())
     require(low >= 0 and high < num_nodes, name, f"lie in 0..{num_nodes - 1}", f"{low}..{high}")
-    mask = torch.zeros(num_nodes, dtype=torch.bool)
     mask[given.long()] = True
     return mask
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
@@ -199,6 +200,8 @@ class Detector(Scorer):
         graph = self._checked(data)
         given = check_nodes("nodes", nodes, graph.x.shape[0])
         reach, trusted = self._reach(hops), self.classifier is None or (self.classifier.as_made and hops is None)
+        if not given.any():
+            return NewScores(torch.empty(0, dtype=torch.int64), torch.empty(0)), torch.empty(0, 1)
         read = () if self.classifier is None else self.classifier.read(graph)
         return new_scores(self.method, self._outputs, graph, given, reach, touched=touched, read=read, trusted=trusted)
 
