@@ -57,7 +57,8 @@ def train(
     what training has seen so far.
 
     Trainings in several threads, each of a model of its own, end with the weights that each ends with alone, provided
-    that no other thread draws torch's global random numbers meanwhile; they take turns in their forward passes.
+    that no other thread draws torch's global random numbers meanwhile (to construct a model is to draw: do so before
+    the threads start); they take turns in their forward passes.
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
