@@ -19,8 +19,8 @@ SOURCE = ROOT / "src" / "gnnsafe"
 ROOMS = [
     "display", "errors", "arguments", "typed", "files", "hashing", "checks", "sparse", "graph", "scaling", "regions",
     "hetero", "scores", "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "outputs",
-    "held_out", "probing", "methods", "logits", "new_scores", "models", "training", "datasets", "bench", "report",
-    "explanation", "diagnosis", "saving", "detector", "fitting", "decisions",
+    "held_out", "probing", "methods", "logits", "new_scores", "randomness", "models", "training", "datasets", "bench",
+    "report", "explanation", "diagnosis", "saving", "detector", "fitting", "decisions",
     "__init__", "cli",
 ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -41,6 +42,25 @@ def test_threads_end_with_the_weights_of_one_after_the_other(blocks, make):
         )
     for seed, weights in zip(seeds, found, strict=True):
         assert all(torch.equal(weights[name], value) for name, value in expected[seed].items())
+
+
+def test_models_that_are_constructed_meanwhile_disturb_no_training(blocks):
+    expected = trained(GCN(8, 16, 3, dropout=0.5), blocks, 0)
+    over = threading.Event()
+
+    def construct() -> None:
+        while not over.is_set():
+            GCN(8, 16, 3)
+
+    with ThreadPoolExecutor(2) as pool:
+        constructing = pool.submit(construct)
+        try:
+            found = [trained(GCN(8, 16, 3, dropout=0.5), copy.copy(blocks), 0) for _ in range(8)]
+        finally:
+            over.set()
+        constructing.result()
+    for weights in found:
+        assert all(torch.equal(weights[name], value) for name, value in expected.items())
 
 
 def test_the_global_random_numbers_are_left_as_they_were(blocks):

@@ -15,6 +15,7 @@ from gnnsafe.arguments import PlainNumbers
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.inputs import check_fits
 from gnnsafe.outputs import Penultimate
+from gnnsafe.randomness import DRAWING
 
 __all__ = ["Backbone", "Constructed", "glorot"]
 
@@ -24,7 +25,16 @@ def glorot(rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
 
 
-class Constructed(nn.Module, metaclass=PlainNumbers):
+class _Drawn(PlainNumbers):
+    """The type of classes whose constructor draws weights: not while a training in another thread draws its numbers."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - a metaclass
+        """Construct it in turn."""
+        with DRAWING:
+            return super().__call__(*args, **kwargs)
+
+
+class Constructed(nn.Module, metaclass=_Drawn):
     """A module that remembers what it was constructed with, so that a file can say how to make it again."""
 
     arguments: dict[str, Any]

@@ -16,9 +16,9 @@ from gnnsafe.errors import TrainingError, is_number, require, require_seed, requ
 from gnnsafe.graph import Graph, check_graph, excerpt, node_labels, node_mask, reaching
 from gnnsafe.models.passes import passes
 from gnnsafe.outputs import Outputs
+from gnnsafe.randomness import OwnRandomness
 from gnnsafe.sparse import Held
 from gnnsafe.training.objectives import Objective, exposure_missing
-from gnnsafe.training.randomness import OwnRandomness
 
 __all__ = ["History", "train"]
 
@@ -56,9 +56,9 @@ def train(
     node and label, and the logits are those of sigmoids. `each_epoch` is called after every epoch, to show or to keep
     what training has seen so far.
 
-    Trainings in several threads, each of a model of its own, end with the weights that each ends with alone, provided
-    that no other thread draws torch's global random numbers meanwhile (to construct a model is to draw: do so before
-    the threads start); they take turns in their forward passes.
+    Trainings in several threads, each of a model of its own, end with the weights that each ends with alone; they take
+    turns in their forward passes. A model of ours may be constructed in its thread. Whatever else draws torch's global
+    random numbers, such as the constructor of a model of one's own, is to be done before the threads start.
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)

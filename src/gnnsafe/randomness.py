@@ -1,4 +1,4 @@
-"""Random numbers of a training's own, out of torch's global ones."""
+"""Random numbers of a training's own, out of torch's global ones; whoever draws those takes turns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 
 import torch
 
-__all__ = ["OwnRandomness"]
+__all__ = ["DRAWING", "OwnRandomness"]
 
-_turn = threading.RLock()
+DRAWING = threading.RLock()  # held by whoever draws torch's global random numbers
 
 
 class OwnRandomness:
@@ -20,15 +20,15 @@ class OwnRandomness:
     """
 
     def __init__(self, seed: int | None) -> None:
-        with _turn:  # else they may be another's
+        with DRAWING:  # else they may be another's
             self.state = torch.get_rng_state() if seed is None else torch.Generator().manual_seed(seed).get_state()
 
     def __enter__(self) -> None:
-        _turn.acquire()
+        DRAWING.acquire()
         self.outside = torch.get_rng_state()
         torch.set_rng_state(self.state)
 
     def __exit__(self, *_: object) -> None:
         self.state = torch.get_rng_state()
         torch.set_rng_state(self.outside)
-        _turn.release()
+        DRAWING.release()
