@@ -4,16 +4,16 @@ Its tensors are wrappers (`SecondTensor`) around CPU tensors, and every operatio
 
 - operands of two devices are refused; 0-dim CPU tensors are allowed beside tensors of the device, and CPU tensors as
   indices of one (`x[mask]`), but neither the other way round nor in a list (`torch.cat`);
-- `.numpy()`, `np.asarray`, and so scipy and `torch.from_numpy`, are refused; `.cpu()`, `.to`, `.tolist()`, `.item()` and
-  `copy_` bring numbers over;
+- `.numpy()`, `np.asarray`, and so scipy and `torch.from_numpy`, are refused; `.cpu()`, `.to`, `.tolist()`, `.item()`
+  and `copy_` bring numbers over;
 - a generator of the CPU is refused;
 - views share memory and version counters with their bases; in-place operations, `out=`, autograd, `nn.Module.to`,
   optimisers, half precision, autocast (of products) and CSR tensors work.
 
 Unlike CUDA: it draws the random numbers of the CPU's generator and rounds as the CPU does, so that its results can be
 held against the CPU's; there is one such device, without streams or events, and optimisers take their plain loops
-(neither foreach nor fused). What a device may lack, such as float64 (MPS), it has. Import this before the first gradient
-of a process is taken: autograd counts devices then.
+(neither foreach nor fused). What a device may lack, such as float64 (MPS), it has.
+Import this before the first gradient of a process is taken: autograd counts devices then.
 """
 
 from __future__ import annotations

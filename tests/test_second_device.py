@@ -7,9 +7,8 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
 from tests.second_device import SECOND, other_devices
+from torch import nn
 
 
 def here(*shape: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import Condition, get_ident
 from typing import Any
 
@@ -44,7 +44,11 @@ def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
 
 def without_autocast() -> AbstractContextManager[Any]:
     """Autocast around a call has no say in it; a model's forward may still ask for it by itself."""
-    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext()
+    stack, accelerator = ExitStack(), torch.accelerator.current_accelerator()
+    for kind in {"cpu", accelerator.type if accelerator else "cpu"}:
+        if torch.is_autocast_enabled(kind):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+    return stack
 
 
 @contextmanager

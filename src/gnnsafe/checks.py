@@ -73,16 +73,16 @@ def full_precision(tensor: Tensor) -> Tensor:
 
 
 def as_tensor(name: str, value: Any) -> Tensor:
-    """`value` as a tensor in main memory: a tensor, numpy's or JAX's array, whatever speaks DLPack, or nested lists.
+    """`value` as a tensor, where it is: a tensor, numpy's or JAX's array, whatever speaks DLPack, or nested lists.
 
     >>> as_tensor("edge_index", [[0, 1], [1, 2]])
     tensor([[0, 1],
             [1, 2]])
     """
     if isinstance(value, Tensor):
-        return value.detach().cpu()
+        return value.detach()
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):  # numpy's own refuses what is read-only
-        return torch.utils.dlpack.from_dlpack(value).cpu()
+        return torch.utils.dlpack.from_dlpack(value)
     try:
         array = np.asarray(value)
         return torch.from_numpy(array if array.flags.writeable else array.copy())
@@ -228,7 +228,8 @@ def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
     """A mask of the nodes that are given by their numbers or as a mask; they may be none."""
     many = isinstance(nodes, Sequence | np.ndarray | Tensor) or hasattr(nodes, "__dlpack__")
     require(many and not isinstance(nodes, str | bytes), name, "be numbers of nodes, or a mask", type(nodes).__name__)
-    given, mask = as_tensor(name, nodes), torch.zeros(num_nodes, dtype=torch.bool)
+    given = as_tensor(name, nodes)
+    mask = torch.zeros(num_nodes, dtype=torch.bool, device=given.device)
     if given.shape == (0,):
         return mask
     if given.dtype == torch.bool:

@@ -44,7 +44,10 @@ class NearClass(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TrainingClasses:
-    """Where each class's training nodes lie: the mean of their embeddings (or logits), and their distance from it."""
+    """Where each class's training nodes lie: the mean of their embeddings (or logits), and their distance from it.
+
+    Kept on the CPU.
+    """
 
     labels: Tensor
     means: Tensor
@@ -53,7 +56,7 @@ class TrainingClasses:
     @classmethod
     def of(cls, outputs: Outputs, y: Tensor, mask: Tensor) -> TrainingClasses:
         """Those of the training nodes; multilabel: for each label the nodes that have it."""
-        h, y = _places(outputs)[mask].double(), y[mask]
+        h, y = _places(outputs)[mask].cpu().double(), y[mask].cpu()
         members = y[:, None] == torch.unique(y) if outputs.task == "multiclass" else y == 1
         labels = torch.unique(y) if outputs.task == "multiclass" else torch.arange(y.shape[1])
         labels, members = labels[members.any(dim=0)], members[:, members.any(dim=0)]
@@ -68,7 +71,7 @@ class TrainingClasses:
 
     def nearest(self, outputs: Outputs, node: int) -> tuple[NearClass, ...]:
         """The classes, nearest first."""
-        distances = (self.means - _places(outputs)[node].double()).norm(dim=1) / self.spreads.clamp(min=1e-12)
+        distances = (self.means - _places(outputs)[node].cpu().double()).norm(dim=1) / self.spreads.clamp(min=1e-12)
         order = distances.argsort()
         pairs = zip(self.labels[order].tolist(), distances[order].tolist(), strict=True)
         return tuple(NearClass(label, distance) for label, distance in pairs)
@@ -256,9 +259,9 @@ def _standing(
 ) -> tuple[float | None, tuple[float, ...]]:
     if calibration is None:
         return None, ()
-    classes = None if calibration.classes is None else outputs.logits[node : node + 1].argmax(dim=1)
+    classes = None if calibration.classes is None else outputs.logits[node : node + 1].argmax(dim=1).cpu()
     compared = calibration.scores if classes is None else calibration.scores[calibration.classes == classes]
-    return float(calibration.p_values(scores[node : node + 1], classes)), tuple(compared.sort().values.tolist())
+    return float(calibration.p_values(scores[node : node + 1].cpu(), classes)), tuple(compared.sort().values.tolist())
 
 
 def _ego(

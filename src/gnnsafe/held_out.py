@@ -21,7 +21,7 @@ class KnownNodes:
     """Some nodes of a graph, which is known again by its nodes' features, in whatever order nodes and edges come.
 
     Edges may come and go. Where most nodes share their features with another, as where all have the same, the edges
-    must be the same too.
+    must be the same too. All of it is kept on the CPU.
     """
 
     nodes: Tensor
@@ -36,7 +36,7 @@ class KnownNodes:
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
-        return cls(row_digests(graph.x), edges_digest(graph.edge_index), mask.clone())
+        return cls(row_digests(graph.x), edges_digest(graph.edge_index), mask.cpu().clone())
 
     def same_graph(self, other: KnownNodes) -> bool:
         """Whether both are of one graph."""
@@ -93,7 +93,7 @@ class UsedNodes:
         nodes, own = KnownNodes.of(graph, mask), getattr(graph, "train_mask", None)
         count = nodes.among(self.taught)
         if isinstance(own, Tensor) and own.dtype == torch.bool and own.shape == mask.shape:
-            count = max(count, int((own & mask).sum()))
+            count = max(count, int((own.cpu() & nodes.mask).sum()))
         _require_held_out(name, count, "training", mask)
         return nodes
 
@@ -107,7 +107,7 @@ def _masks(graph: Graph) -> dict[str, Tensor]:
     own = {name: getattr(graph, name, None) for name in MASKS}
     shape = (graph.x.shape[0],)
     return {
-        name: mask.clone()
+        name: mask.cpu().clone()
         for name, mask in own.items()
         if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape == shape and bool(mask.any())
     }

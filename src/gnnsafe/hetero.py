@@ -25,8 +25,10 @@ class NodeTypeGraph:
     """
 
     def __init__(self, whole: Data, node_type: str, edge_types: Sequence[EdgeType]) -> None:
-        kinds = [torch.empty(2, 0, dtype=torch.int64), *(whole[kind].edge_index for kind in edge_types)]
-        self.__dict__.update(whole=whole, node_type=node_type, edges=torch.cat(kinds, dim=1))
+        features = getattr(whole[node_type], "x", None)
+        none = torch.empty(2, 0, dtype=torch.int64, device=getattr(features, "device", None))
+        edges = torch.cat([none, *(whole[kind].edge_index for kind in edge_types)], dim=1)
+        self.__dict__.update(whole=whole, node_type=node_type, edges=edges)
 
     @property
     def x(self) -> Any:

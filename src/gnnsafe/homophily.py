@@ -33,7 +33,7 @@ def homophily(classes: Tensor, edge_index: Tensor) -> tuple[float, float]:
 
 def label_homophily(y: Tensor, known: Tensor, edge_index: Tensor) -> tuple[float, float] | None:
     """`mean_homophily` of the labels of nodes in the mask `known`; None where too few edges join two such nodes."""
-    source, target = edge_index
+    known, (source, target) = known.to(edge_index.device), edge_index
     edges = edge_index[:, known[source] & known[target] & (source != target)]
     return mean_homophily(y.view(len(y), -1).long(), edges) if edges.shape[1] >= EVIDENCE else None
 

@@ -1,4 +1,7 @@
-"""How well scores tell OOD from ID nodes, and how well logits tell classes: fractions in [0, 1]."""
+"""How well scores tell OOD from ID nodes, and how well logits tell classes: fractions in [0, 1].
+
+Scores, labels and masks may be on any device.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +94,8 @@ def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     """
     check_logits(logits)
     check_labels("y", y, len(logits))
-    check_mask("mask", mask, len(logits))
-    return float((logits[mask].argmax(dim=-1) == y[mask]).float().mean())
+    mask = check_mask("mask", mask, len(logits)).to(logits.device)
+    return float((logits[mask].argmax(dim=-1) == y.to(logits.device)[mask]).float().mean())
 
 
 def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
@@ -104,8 +107,9 @@ def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     """
     check_logits(logits)
     check_labels("y", y, len(logits))
-    check_mask("mask", mask, len(logits))
-    right, labels = (logits[mask].argmax(dim=-1) == y[mask]).double(), y[mask]
+    mask = check_mask("mask", mask, len(logits)).to(logits.device)
+    labels = y.to(logits.device)[mask]
+    right = (logits[mask].argmax(dim=-1) == labels).double()
     return float(torch.stack([right[labels == label].mean() for label in torch.unique(labels)]).mean())
 
 
@@ -116,8 +120,8 @@ def majority_rate(y: Tensor, train: Tensor, mask: Tensor) -> float:
     0.5
     """
     check_labels("y", y, len(mask))
-    check_mask("train", train, len(y))
-    check_mask("mask", mask, len(y))
+    train = check_mask("train", train, len(y)).to(y.device)
+    mask = check_mask("mask", mask, len(y)).to(y.device)
     return float((y[mask] == torch.bincount(y[train]).argmax()).double().mean())
 
 

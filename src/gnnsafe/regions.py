@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnsafe.errors import require
 from gnnsafe.graph import Data, changed, stored
-from gnnsafe.sparse import scipy_csr, torch_csr
+from gnnsafe.sparse import csr_tensor
 
 __all__ = ["Read", "Region", "reached", "region", "renumbered", "row_kinds", "rows", "subgraph"]
 
@@ -129,5 +129,16 @@ def _length(value: object) -> int | None:
 def rows(values: Any, places: Tensor) -> Any:
     """The rows at these places, of a dense or CSR tensor, an array or a list."""
     if isinstance(values, Tensor):
-        return values[places] if values.layout == torch.strided else torch_csr(scipy_csr(values)[places.numpy()])
-    return values[places.numpy()] if isinstance(values, np.ndarray) else [values[place] for place in places.tolist()]
+        return values[places] if values.layout == torch.strided else _csr_rows(values, places)
+    if isinstance(values, np.ndarray):
+        return values[places.cpu().numpy()]
+    return [values[place] for place in places.tolist()]
+
+
+def _csr_rows(x: Tensor, places: Tensor) -> Tensor:
+    starts, columns, entries = x.crow_indices(), x.col_indices(), x.values()
+    counts = starts.diff()[places]
+    ends = torch.cumsum(counts, dim=0, dtype=starts.dtype)
+    first = starts[places] - (ends - counts)  # from where each row's entries come, less where they go
+    chosen = torch.arange(int(counts.sum()), device=x.device) + torch.repeat_interleave(first, counts)
+    return csr_tensor(torch.cat([ends.new_zeros(1), ends]), columns[chosen], entries[chosen], (len(places), x.shape[1]))

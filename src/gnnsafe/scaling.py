@@ -31,6 +31,7 @@ class FeatureScaling:
     Sparse features stay sparse: their columns are divided by their root mean square and not shifted. Rows are the
     paper's, which sum to 1, times w, the mean number of entries that training nodes have: an entry is then about 1
     whatever it counts, and training needs no more epochs than with words as they are.
+    What is fitted is kept on the CPU, and applied on the device of the features.
     """
 
     kind: Literal["standard", "rows"]
@@ -40,11 +41,12 @@ class FeatureScaling:
 
     def __post_init__(self) -> None:
         for name in ("factor",) if self.kind == "rows" else ("factor", "center"):
-            tensor = check_tensor(name, getattr(self, name))
+            tensor = check_tensor(name, getattr(self, name)).cpu()
             size = 1 if self.kind == "rows" else len(self._given("factor"))
             right = tensor.dtype == torch.float64 and tensor.shape == (size,)
             require(right, name, f"be {size} numbers in float64", f"{tensor.dtype} {list(tensor.shape)}")
             check_finite(name, tensor)
+            object.__setattr__(self, name, tensor)
 
     def _given(self, name: Literal["center", "factor"]) -> Tensor:
         tensor: Tensor = getattr(self, name)
@@ -65,7 +67,7 @@ class FeatureScaling:
         """
         require_known("scale", scale, get_args(Scale))
         check_features(x)
-        check_mask("mask", mask, x.shape[0])
+        mask = check_mask("mask", mask, x.shape[0]).to(x.device)
         if scale == "none":
             return None
         if scale == "rows" or (scale == "auto" and is_bag_of_words(x)):

@@ -60,6 +60,7 @@ class CalibrationCheck:
         require(isinstance(levels, Sequence) and len(levels) > 0, "levels", "be a list of levels", repr(levels))
         for level in levels:
             check_level("levels", level)
+        p = p.cpu()
         bins = np.ceil(p.numpy() * BINS - 1e-9).clip(1, BINS).astype(int) - 1  # p = 0.1 is in the first tenth
         checks = tuple(_level_check(p, calibration, level) for level in levels)
         return cls(checks, len(calibration.scores), len(p), tuple(np.bincount(bins, minlength=BINS).tolist()))

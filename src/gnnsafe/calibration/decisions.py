@@ -35,7 +35,8 @@ class Calibration:
     """Scores of held-out ID nodes; with their predicted `classes`, decisions are made class by class.
 
     By class (Mondrian; Vovk et al., 2005) a node is compared with the calibration nodes of its own predicted class, and
-    the false-alarm rate holds in each of the `num_classes`, not only over all of them.
+    the false-alarm rate holds in each of the `num_classes`, not only over all of them. Calibration scores are kept on
+    the CPU; p-values and flags are on the device of the scores and p-values that they are made of.
     """
 
     scores: Tensor
@@ -45,6 +46,8 @@ class Calibration:
     def __post_init__(self) -> None:
         check_scores(self.scores)
         require(len(self.scores) > 0, "mask", "hold at least one node", "an empty mask")
+        object.__setattr__(self, "scores", self.scores.cpu())
+        object.__setattr__(self, "classes", None if self.classes is None else self.classes.cpu())
 
     def p_values(
         self, scores: Tensor, classes: Tensor | None = None, *, seed: int | None = None, tail: Tail = "exact"
@@ -66,7 +69,7 @@ class Calibration:
         if self.classes is None:
             return _p_values(scores, self.scores, seed, tail)
         assert classes is not None
-        p = torch.ones(len(scores), dtype=torch.float64)
+        p = torch.ones(len(scores), dtype=torch.float64, device=scores.device)
         for label in range(self.num_classes):
             members = classes == label
             own = None if seed is None else (seed + label) % 2**64  # else classes would share their draws
@@ -108,8 +111,8 @@ class Calibration:
         given = [name for name, level in (("false_alarm", false_alarm), ("fdr", fdr)) if level is not None]
         require(len(given) == 1, "false_alarm", "be given, or fdr, but not both", " and ".join(given) or "neither")
         require(not storey or fdr is not None, "storey", "be left out but with fdr", storey)
-        asked = torch.ones(len(p), dtype=torch.bool) if mask is None else check_mask("mask", mask, len(p))
-        flags = torch.zeros(len(p), dtype=torch.bool)
+        asked = torch.ones_like(p, dtype=torch.bool) if mask is None else check_mask("mask", mask, len(p)).to(p.device)
+        flags = torch.zeros_like(asked)
         if false_alarm is not None:
             flags[asked] = false_alarms(p[asked], false_alarm)
             self._warn_of_alarms(p[asked], false_alarm)

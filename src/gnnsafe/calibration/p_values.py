@@ -40,18 +40,19 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
 
     With a `seed` ties are broken at random, p = (#{calibration > s} + U (1 + #{calibration = s})) / (n + 1) with
     U ~ U(0, 1): then p of an exchangeable node is uniform, not only at least so large. Without calibration nodes: 1.
+    The p-values are on the device of the scores, wherever the calibration scores are.
 
     >>> conformal_p_values(torch.tensor([0.0, 2.0, 9.0]), torch.tensor([1.0, 2.0, 3.0])).tolist()
     [1.0, 0.75, 0.25]
     """
     check_scores(scores)
-    ordered, scores, count = calibration.sort().values, scores.contiguous(), len(calibration)
+    ordered, scores, count = calibration.to(scores.device).sort().values, scores.contiguous(), len(calibration)
     at_least = count - torch.searchsorted(ordered, scores)
     if seed is None:
         return (1 + at_least).double() / (count + 1)
     require_seed(seed)
     above = count - torch.searchsorted(ordered, scores, right=True)
-    chance = torch.from_numpy(np.random.default_rng(seed).random(len(scores)))
+    chance = torch.from_numpy(np.random.default_rng(seed).random(len(scores))).to(scores.device)
     return (above + chance * (1 + at_least - above)) / (count + 1)
 
 
@@ -79,8 +80,8 @@ def false_discoveries(p: Tensor, level: float, *, storey: bool = False) -> Tenso
 
     check_level("fdr", level)
     if len(p) == 0:
-        return torch.zeros(0, dtype=torch.bool)
-    adjusted = torch.from_numpy(false_discovery_control(p.numpy()))
+        return p <= level
+    adjusted = torch.from_numpy(false_discovery_control(p.cpu().numpy())).to(p.device)
     return (adjusted * id_share(p) <= level) & (p <= STOREY) if storey else adjusted <= level
 
 
@@ -111,7 +112,7 @@ def extrapolated_p_values(scores: Tensor, calibration: Tensor) -> Tensor:
     [0.504..., 0.118..., 0.017..., 1.8...e-10]
     """
     p = conformal_p_values(scores, calibration)
-    ordered = calibration.double().sort().values
+    ordered = calibration.to(scores.device).double().sort().values
     tail = len(calibration) // TAIL_SHARE
     if len(calibration) < TAIL_NODES:
         return p
@@ -128,7 +129,7 @@ def extrapolated_p_values(scores: Tensor, calibration: Tensor) -> Tensor:
 def _pareto(excess: Tensor) -> tuple[float, float]:
     """Shape ξ ≥ 0 and scale σ of a generalised Pareto distribution by probability-weighted moments; `excess` sorted."""
     count = len(excess)
-    above = 1 - (torch.arange(1, count + 1) - 0.35) / count
+    above = 1 - (torch.arange(1, count + 1, device=excess.device) - 0.35) / count
     mean, weighted = float(excess.mean()), float((above * excess).mean())
     shape = 2 - mean / (mean - 2 * weighted) if mean > 2 * weighted else 0.0
     return (shape, 2 * mean * weighted / (mean - 2 * weighted)) if shape > 0 else (0.0, mean)

@@ -32,7 +32,7 @@ def structure(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
     np.fill_diagonal(probability, 1.5 * density)
     pairs = block_model(sizes, np.minimum(probability, 1.0), dice(seed))
     edges = EdgeList(pairs, loops=pairs[0, :0], num_nodes=num_nodes, undirected=True)
-    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(dtype=data.edge_index.dtype))
+    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(like=data.edge_index))
 
 
 def block_model(sizes: Integers, probability: NDArray[np.float64], rng: np.random.Generator) -> Integers:

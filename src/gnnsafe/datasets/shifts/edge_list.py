@@ -33,19 +33,19 @@ class EdgeList:
     @classmethod
     def of(cls, data: Data) -> EdgeList:
         """The edges of a graph."""
-        source, target = edges = data.edge_index.numpy().astype(np.int64)
+        source, target = edges = data.edge_index.cpu().numpy().astype(np.int64)
         num_nodes = data.x.shape[0]
         there, back = np.sort(source * num_nodes + target), np.sort(target * num_nodes + source)
         undirected = np.array_equal(there, back)
         kept = source < target if undirected else source != target
         return cls(edges[:, kept], source[source == target], num_nodes, undirected)
 
-    def edge_index(self, *, dtype: torch.dtype = torch.int64) -> Tensor:
-        """All edges [2, edges] by source, then target; undirected ones in both directions."""
+    def edge_index(self, *, like: Tensor) -> Tensor:
+        """All edges [2, edges] by source, then target, undirected ones in both directions; typed and placed `like`."""
         both = [self.ends, self.ends[::-1]] if self.undirected else [self.ends]
         source, target = np.concatenate([*both, np.stack([self.loops, self.loops])], axis=1)
         keys = np.sort(source * self.num_nodes + target)
-        return torch.from_numpy(np.stack(np.divmod(keys, self.num_nodes))).to(dtype)
+        return torch.from_numpy(np.stack(np.divmod(keys, self.num_nodes))).to(like)
 
     def swapped(self, rng: np.random.Generator) -> EdgeList:
         """Edges paired at random, a→b and c→d made a→d and c→b wherever that repeats no edge and closes no loop."""

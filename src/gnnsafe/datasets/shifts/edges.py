@@ -25,7 +25,7 @@ def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "
     edges = EdgeList.of(data)
     for _ in range(sweeps):
         edges = edges.swapped(rng)
-    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(dtype=data.edge_index.dtype))
+    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(like=data.edge_index))
 
 
 def perturb_edges(data: Data, seed: int, *, rate: float, test_nodes: TestNodes = "all") -> Data:
@@ -42,4 +42,4 @@ def perturb_edges(data: Data, seed: int, *, rate: float, test_nodes: TestNodes =
     count = edges.ends.shape[1]
     chosen = rng.choice(count, size=round(rate * count), replace=False)
     edges = edges.redrawn(chosen, rng.integers(2, size=len(chosen)), rng)
-    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(dtype=data.edge_index.dtype))
+    return shifted(data, counted(data, test_nodes), edge_index=edges.edge_index(like=data.edge_index))

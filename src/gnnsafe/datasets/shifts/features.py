@@ -50,22 +50,24 @@ def blends(x: Tensor, count: int, rng: np.random.Generator) -> Tensor:
     a, b = torch.from_numpy(rng.integers(x.shape[0], size=(2, count)))
     w = torch.from_numpy(rng.random((count, 1))).to(x.dtype)
     if x.layout == torch.sparse_csr:
-        rows, first = scipy_csr(x), w.squeeze(1).numpy()
-        return torch_csr(sp.diags_array(first) @ rows[a.numpy()] + sp.diags_array(1 - first) @ rows[b.numpy()])
+        rows, first = scipy_csr(x.cpu()), w.squeeze(1).numpy()
+        mixed = sp.diags_array(first) @ rows[a.numpy()] + sp.diags_array(1 - first) @ rows[b.numpy()]
+        return torch_csr(mixed).to(x.device)
+    a, b, w = a.to(x.device), b.to(x.device), w.to(x.device)
     blended = x[a].mul_(w)
-    for part in torch.split(torch.arange(count), ROWS):  # Coauthor-CS has half a gigabyte of features
+    for part in torch.split(torch.arange(count, device=x.device), ROWS):  # Coauthor-CS has half a gigabyte of features
         blended[part[0] : part[-1] + 1].addcmul_(x[b[part]], 1 - w[part])
     return blended
 
 
 def _gaussian(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     require(is_number(strength) and 0 <= strength < float("inf"), "strength", "be >= 0", strength)
-    entries = full_precision(x).numpy()
+    entries = full_precision(x).cpu().numpy()
     with np.errstate(over="ignore"):
         deviation = float(entries.std())  # torch's depends on the number of threads in its last bit
     if not math.isfinite(deviation):  # the squares of large features
         deviation = float(entries.std(dtype=np.float64))
-    noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x.dtype)
+    noise = torch.from_numpy(rng.standard_normal(x.shape, dtype=np.float32)).to(x)
     noisy = x + strength * deviation * noise
     check_finite("features with noise", noisy)
     return noisy
@@ -80,7 +82,7 @@ def _bernoulli(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     require(bag, "x", "be a bag of words: no entry < 0, some 0 and some not", f"a share of {density:.3g} not 0")
     sums = _row_sums(x)
     filling = torch.where(words > 0, sums / words.clamp(min=1), sums.sum() / words.sum()).to(x.dtype)
-    chance = torch.from_numpy(rng.random(x.shape, dtype=np.float32))
+    chance = torch.from_numpy(rng.random(x.shape, dtype=np.float32)).to(x.device)
     redrawn = torch.where(present, x, filling).masked_fill_(chance >= strength * density, 0)
     noisy = torch.where(chance < strength, redrawn, x)
     if torch.all((words == 0) | ((sums - 1).abs() < 1e-4)):
@@ -89,4 +91,5 @@ def _bernoulli(x: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
 
 
 def _row_sums(x: Tensor) -> Tensor:
-    return torch.from_numpy(full_precision(x).numpy().sum(axis=1, keepdims=True))  # torch's, too, depend on its threads
+    sums = full_precision(x).cpu().numpy().sum(axis=1, keepdims=True)  # torch's, too, depend on its threads
+    return torch.from_numpy(sums).to(x.device)

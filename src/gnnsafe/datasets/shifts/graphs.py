@@ -29,7 +29,7 @@ def counted(data: Data, test_nodes: TestNodes) -> Tensor:
     require_known("test_nodes", test_nodes, get_args(TestNodes))
     if test_nodes == "id-test":
         return node_mask(data, "test_mask")
-    return torch.ones(data.x.shape[0], dtype=torch.bool)
+    return torch.ones(data.x.shape[0], dtype=torch.bool, device=data.x.device)
 
 
 def dense_features(data: Data) -> Tensor:

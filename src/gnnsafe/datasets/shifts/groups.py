@@ -103,7 +103,7 @@ def time(
 
 
 def _of_class(y: Tensor, classes: set[int]) -> Tensor:
-    return torch.isin(y, torch.tensor(sorted(classes), dtype=y.dtype))
+    return torch.isin(y, torch.tensor(sorted(classes), dtype=y.dtype, device=y.device))
 
 
 def _num_features(graph: Data) -> int:
@@ -112,7 +112,7 @@ def _num_features(graph: Data) -> int:
 
 
 def _whole(graph: Data) -> Data:
-    return shifted(graph, torch.ones(graph.x.shape[0], dtype=torch.bool))
+    return shifted(graph, torch.ones(graph.x.shape[0], dtype=torch.bool, device=graph.x.device))
 
 
 def _check_year(year: Tensor, num_nodes: int) -> None:

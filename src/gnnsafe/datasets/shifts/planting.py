@@ -47,7 +47,9 @@ def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1
     test = (free if getattr(data, "test_mask", None) is None else _mask(data, "test_mask")) & ~chosen
     require(bool(test.any()), "share", "leave at least one ID test node", share, "plant fewer nodes")
     change = {"feature": _blended, "structure": _redrawn}[kind]
-    return changed(data, mask=torch.from_numpy(chosen), test_mask=torch.from_numpy(test), **change(data, chosen, rng))
+    masks = {"mask": chosen, "test_mask": test}
+    placed = {name: torch.from_numpy(mask).to(data.x.device) for name, mask in masks.items()}
+    return changed(data, **placed, **change(data, chosen, rng))
 
 
 def _mask(data: Data, name: str) -> Booleans:
@@ -55,7 +57,7 @@ def _mask(data: Data, name: str) -> Booleans:
     mask = getattr(data, name, None)
     if mask is None:
         return np.zeros(num_nodes, dtype=bool)
-    return check_mask(name, mask, num_nodes).numpy()
+    return check_mask(name, mask, num_nodes).cpu().numpy()
 
 
 def _scattered(free: Booleans, count: int, rng: np.random.Generator) -> Booleans:
@@ -91,7 +93,8 @@ def _blended(data: Data, chosen: Booleans, rng: np.random.Generator) -> dict[str
     if data.x.layout == torch.sparse_csr:
         row = np.arange(len(chosen))
         row[chosen] = len(chosen) + np.arange(len(blended))
-        return {"x": torch_csr(sp.vstack([scipy_csr(data.x), scipy_csr(blended)], format="csr")[row])}
+        both = sp.vstack([scipy_csr(data.x.cpu()), scipy_csr(blended.cpu())], format="csr")
+        return {"x": torch_csr(both[row]).to(data.x.device)}
     x = data.x.clone()
     x[torch.from_numpy(chosen)] = blended
     return {"x": x}
@@ -104,4 +107,4 @@ def _redrawn(data: Data, chosen: Booleans, rng: np.random.Generator) -> dict[str
     first, second = ood[:, incident]
     kept = np.where(first & second, rng.integers(2, size=len(incident)), second)
     edges = edges.redrawn(incident, kept, rng)
-    return {"edge_index": edges.edge_index(dtype=data.edge_index.dtype)}
+    return {"edge_index": edges.edge_index(like=data.edge_index)}
