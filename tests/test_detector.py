@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -17,12 +18,12 @@ from gnnsafe.methods import (
     MSP,
     Agreement,
     Consensus,
-    DiffusedKNN,
     GNNSafe,
     Mahalanobis,
     Propagated,
     ReAct,
 )
+from gnnsafe.methods.base import base_scores_of
 from gnnsafe.models import GCN, MODELS
 
 everyone = pytest.mark.parametrize("name", METHODS)
@@ -280,13 +281,13 @@ class TestLogitsFromAnywhere:
 
 @everyone
 def test_what_propagation_has_the_last_word_on(name, blocks):
-    """Every method's score is its unpropagated one, propagated; those with steps have something to split."""
+    """Every method's score is its base score, propagated; those with steps have something to split."""
     torch.manual_seed(0)
     detector = Detector(GCN(8, 4, 3), name).fit(blocks)
     outputs = detector.outputs(blocks)
-    before = detector.method.unpropagated(outputs)
-    assert torch.equal(before.propagated(blocks.edge_index), detector.score(blocks))
-    assert (before.steps > 0) == (name in ("gnnsafe", "dirichlet-energy", "diffused-knn"))
+    before, how = base_scores_of(detector.method, outputs), detector.method.propagation
+    assert torch.equal(propagate(before, blocks.edge_index, **asdict(how)), detector.score(blocks))
+    assert (how.steps > 0) == (name in ("gnnsafe", "dirichlet-energy", "diffused-knn"))
 
 
 class TestNewScores:
@@ -330,26 +331,6 @@ class TestNewScores:
         kept[touched] = scores
         torch.testing.assert_close(kept, whole)
 
-    @everyone
-    def test_every_method(self, name):
-        torch.manual_seed(0)
-        data = self.ring()
-        method = DiffusedKNN(diffusion=2, steps=2) if name == "diffused-knn" else METHODS[name]()
-        detector = Detector(GCN(8, 6, 3), method).fit(data)
-        new, nodes = self.grown(data)
-        if name in ("odin", "grasp"):
-            with pytest.raises(
-                ValueError, match=r"'method' must score nodes by their surroundings .*use score\(data\)"
-            ):
-                detector.score_new(new, nodes)
-            return
-        touched, scores = detector.score_new(new, nodes)
-        whole = detector.score(new)
-        torch.testing.assert_close(scores, whole[touched])
-        untouched = torch.ones(302, dtype=torch.bool)
-        untouched[touched] = False
-        torch.testing.assert_close(detector.score(data)[untouched[:300]], whole[untouched])
-
     @pytest.mark.parametrize(
         "method", [Propagated(MSP(), 1), Propagated(GNNSafe(), 1), Consensus((MSP(), Agreement()))]
     )
@@ -365,7 +346,7 @@ class TestNewScores:
     def test_methods_that_read_the_whole_graph(self, method):
         data = self.ring()
         detector = Detector(GCN(8, 6, 3), method).fit(data)
-        with pytest.raises(ValueError, match="'method' must score nodes by their surroundings"):
+        with pytest.raises(ValueError, match="'method' must have a receptive field"):
             detector.score_new(data, [7])
 
     def test_the_given_nodes_alone(self):

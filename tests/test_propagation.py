@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnsafe import propagate
-from gnnsafe.propagation import Unpropagated, shares, weights
+from gnnsafe.propagation import Propagation, shares, weights
 
 
 @st.composite
@@ -198,9 +198,8 @@ def test_shares_sum_to_the_propagated_score(graph, steps, alpha, isolated):
     for node in range(len(scores)):
         total = shares(scores, edge_index, node, **how).sum()
         assert float(total) == pytest.approx(float(propagated[node]), abs=1e-10)
-        assert torch.equal(Unpropagated(scores, **how).weights(edge_index, node), weights(
-            edge_index, node, num_nodes=len(scores), **how
-        ))  # fmt: skip
+        row = weights(edge_index, node, num_nodes=len(scores), **how)
+        assert torch.equal(Propagation(**how).weights(edge_index, node, num_nodes=len(scores)), row)
 
 
 @given(graph=graphs(), **settings)

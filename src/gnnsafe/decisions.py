@@ -10,7 +10,6 @@ from torch import Tensor
 from gnnsafe.calibration import Tail
 from gnnsafe.detector import Detector
 from gnnsafe.graph import Graph
-from gnnsafe.methods.base import scores_of
 from gnnsafe.scores import max_softmax
 
 __all__ = ["Decisions", "decisions"]
@@ -48,7 +47,7 @@ def decisions(
 ) -> Decisions:
     """Predictions, scores, p-values and flags of a calibrated detector; `Detector.predict` says what they promise."""
     calibration, outputs = detector.calibrated(), detector.outputs(data)
-    scores = scores_of(detector.method, outputs)
+    scores = detector.method.score(outputs)
     classified = detector.classifier is not None and detector.task == "multiclass"
     predicted = outputs.logits.argmax(dim=1) if classified else None
     p = calibration.p_values(scores, None if calibration.classes is None else predicted, seed=seed, tail=tail)

@@ -16,7 +16,7 @@ from gnnsafe.checks import Task
 from gnnsafe.display import shown
 from gnnsafe.graph import node_ids
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import unpropagated_of
+from gnnsafe.methods.base import base_scores_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.regions import reached
 
@@ -216,14 +216,14 @@ def explanation(
     class_names: tuple[Any, ...] | None = None,
 ) -> Explanation:
     """The score that `method` gives to a node of these outputs, taken apart."""
-    before, edges = unpropagated_of(method, outputs), outputs.graph.edge_index
-    scores, row = before.propagated(edges), before.weights(edges, node)
+    own, how, edges = base_scores_of(method, outputs), method.propagation, outputs.graph.edge_index
+    scores, row = how(own, edges), how.weights(edges, node, num_nodes=len(own))
     p_value, compared = _standing(calibration, outputs, scores, node)
     logits = outputs.logits[node].double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
-    shares = _shares(row, before.scores)
-    drawn, joined, around = _ego(edges, node, row, scores, hops=max(1, min(before.steps, 2)))
+    shares = _shares(row, own)
+    drawn, joined, around = _ego(edges, node, row, scores, hops=max(1, min(how.steps, 2)))
     ids = node_ids(outputs.graph)
     named = {node, *(share.node for share in shares), *(one["node"] for one in drawn)}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()
@@ -231,7 +231,7 @@ def explanation(
         node=node,
         method=repr(method),
         score=float(scores[node]),
-        own=float(before.scores[node]),
+        own=float(own[node]),
         shares=shares,
         task=outputs.task,
         logits=tuple(logits.tolist()),

@@ -10,7 +10,6 @@ from torch import Tensor
 from gnnsafe.checks import as_tensor, check_edge_index, check_logits
 from gnnsafe.errors import require
 from gnnsafe.methods import Method, own_method
-from gnnsafe.methods.base import scores_of
 from gnnsafe.outputs import Outputs
 
 __all__ = ["score_logits"]
@@ -29,4 +28,4 @@ def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = 
     check_edge_index(edge_index, len(logits))
     method = own_method(method)
     require(method.kind == "post-hoc", "method", "read logits and edges alone", repr(method))
-    return scores_of(method, Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))
+    return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))

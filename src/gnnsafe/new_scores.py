@@ -10,8 +10,7 @@ from torch import Tensor
 
 from gnnsafe.errors import InputError
 from gnnsafe.graph import Data, changed
-from gnnsafe.methods import METHODS, Method, Propagated
-from gnnsafe.methods.base import scores_of
+from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.probing import gap
 from gnnsafe.regions import Read, reached, region, rows
@@ -58,15 +57,15 @@ def new_scores(
     """
     found = region(graph, nodes, sum(reach), touched=touched, read=read)
     outputs = ask(found.part)
-    scores = scores_of(method, outputs)
+    scores = method.score(outputs)
     whole = found.kept.all() and found.part.edge_index.shape == graph.edge_index.shape
     if not whole and not (trusted and _ours(method)):
         picked = _spread(found.asked)
         other, kept = _otherwise(graph, picked, _spread(~found.kept), reach, read)
         again, near = ask(other), reached(graph.edge_index.flip(0), picked, reach.method)
-        _check_alike(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
+        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
         if not _ours(method):
-            _check_alike(scores[picked[found.kept]], scores_of(method, again)[picked[kept]], reach)
+            _check_scores(scores[picked[found.kept]], method.score(again)[picked[kept]], method)
     return NewScores(found.asked.nonzero().flatten(), scores[found.where]), outputs.logits[found.where]
 
 
@@ -94,8 +93,18 @@ def _enlarged(x: Tensor, nodes: Tensor) -> Tensor:
     return csr_tensor(starts, columns, entries * factors.repeat_interleave(starts.diff()), tuple(x.shape))
 
 
-def _check_alike(values: Tensor, others: Tensor, reach: Reach) -> None:
-    difference = gap(values, others)
+def _check_scores(scores: Tensor, others: Tensor, method: Method) -> None:
+    difference = gap(scores, others)
+    if difference > 0:
+        raise InputError(
+            f"'base_reach' must be the method's receptive field in hops (got {method.base_reach} for {method!r}; on "
+            f"another part of the graph scores differ by {difference:.2g}): more hops are needed, or the whole graph "
+            "is (base_reach = None); use score(data)"
+        )
+
+
+def _check_logits(logits: Tensor, others: Tensor, reach: Reach) -> None:
+    difference = gap(logits, others)
     if difference > 0:
         raise InputError(
             f"'hops' must be as far as the model's receptive field (got {reach.model}, the method adds {reach.method}; "
@@ -114,6 +123,5 @@ def _spread(mask: Tensor) -> Tensor:
 
 
 def _ours(method: Method) -> bool:
-    within = [value for field in vars(method).values() for value in (field if isinstance(field, tuple) else (field,))]
-    known = type(method) in (*METHODS.values(), Propagated)
-    return known and all(_ours(value) for value in within if isinstance(value, Method))
+    """Whether the tests have seen that the receptive fields of the method, and of those within, are no larger."""
+    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(_ours, method.parts()))

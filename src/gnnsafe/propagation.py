@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,27 +13,35 @@ from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.scores import saturated
 from gnnsafe.sparse import Isolated, Sparse, mean_matrix
 
-__all__ = ["Unpropagated", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
+__all__ = ["Propagation", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
 
 
-class Unpropagated(NamedTuple):
-    """Scores before their propagation, and how they are to be propagated."""
+@dataclass(frozen=True)
+class Propagation:
+    """How scores are to be propagated, as data: `steps` times s ← α s + (1−α) D⁻¹A s, by default not at all.
 
-    scores: Tensor
+    >>> Propagation(steps=1)(torch.tensor([8.0, 0.0]), torch.tensor([[0], [1]])).tolist()  # 0 → 1
+    [8.0, 4.0]
+    """
+
     steps: int = 0
     alpha: float = 0.5
     isolated: Isolated = "keep"
 
-    def propagated(self, edge_index: Tensor) -> Tensor:
-        """The scores after that."""
-        if self.steps == 0:
-            return self.scores
-        return propagate(self.scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+    def __post_init__(self) -> None:
+        check_propagation(self.steps, self.alpha, self.isolated)
 
-    def weights(self, edge_index: Tensor, node: int) -> Tensor:
-        """How much each of the scores counts in that node's."""
-        size = len(self.scores)
-        return weights(edge_index, node, num_nodes=size, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+    def __call__(self, scores: Tensor, edge_index: Tensor) -> Tensor:
+        """The scores after it: every method's are propagated here."""
+        if self.steps == 0:
+            return scores
+        return propagate(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+
+    def weights(self, edge_index: Tensor, node: int, *, num_nodes: int) -> Tensor:
+        """How much each node's score counts in that node's propagated one, float64."""
+        return weights(
+            edge_index, node, num_nodes=num_nodes, steps=self.steps, alpha=self.alpha, isolated=self.isolated
+        )
 
 
 def check_propagation(steps: int, alpha: float, isolated: str) -> None:
@@ -74,7 +82,7 @@ def weights(
     """
     check_propagation(steps, alpha, isolated)
     matrix = mean_matrix(edge_index, num_nodes=num_nodes, dtype=torch.float64, isolated=isolated)
-    row = torch.zeros(num_nodes, dtype=torch.float64)
+    row = torch.zeros(num_nodes, dtype=torch.float64, device=edge_index.device)
     row[check_node(node, num_nodes)] = 1.0
     for _ in range(steps):
         row = alpha * row + (1 - alpha) * (matrix.T @ row)

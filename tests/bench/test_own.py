@@ -28,7 +28,7 @@ class Base(Method):
 @dataclass
 class Twice(Base):
     factor: float = 2.0
-    def score(self, outputs):
+    def base_scores(self, outputs):
         return self.factor * MSP().score(outputs)
 
 @dataclass
@@ -101,7 +101,16 @@ def test_files_stand_beside_names(file):
             TWO + "    def __post_init__(self):\n        raise SystemExit",
             r"j_own.py': line \d+, Slow\(\): SystemExit",
         ),
-        ("d_own", "from gnnsafe.methods import MSP\nx = 1", r"define a Method with a score \(got none in '.*d_own.py'"),
+        (
+            "d_own",
+            "from gnnsafe.methods import MSP\nx = 1",
+            r"define a Method with base_scores \(got none in '.*d_own.py'",
+        ),
+        (
+            "k_own",
+            TWO.replace("base_scores", "score"),
+            r"k_own.py': line 10, InputError: 'Twice.score' must be left to",
+        ),
         ("e_own", TWO.replace(" = 2.0", ""), r"e_own.py': Twice\(\): TypeError: .*missing 1 required.*'factor'"),
         ("f_own", TWO.replace("@dataclass\n", ""), r"be dataclasses: records tell them by their repr \(got Twice in"),
         ("g_own", TWO.replace("Twice", "MSP"), r"'methods' must have names of their own \(got MSP twice\)"),

@@ -92,9 +92,9 @@ def test_a_propagated_method_shares_the_scores_of_the_method_alone(toy):
     class Counting(Energy):
         calls = 0
 
-        def score(self, outputs):
+        def base_scores(self, outputs):
             Counting.calls += 1
-            return super().score(outputs)
+            return super().base_scores(outputs)
 
     plan = [
         Recipe("alone", CrossEntropy(), Counting()),
@@ -151,7 +151,7 @@ def test_methods_are_fitted_on_training_nodes(toy):
 
 def test_a_recipe_that_fails_costs_no_other(toy):
     class Broken(MSP):
-        def score(self, outputs):
+        def base_scores(self, outputs):
             raise RuntimeError("no")
 
     plan = [

@@ -61,7 +61,7 @@ def test_only_what_is_not_finished_is_run(task):
 
 def test_failures_are_records_with_a_reason_of_one_line(task):
     class Broken(MSP):
-        def score(self, outputs):
+        def base_scores(self, outputs):
             raise ValueError("a\nlong story")
 
     first, *others = replace(task, recipes=[Recipe("broken", CrossEntropy(), Broken()), PLAIN]).carry_out()

@@ -53,6 +53,14 @@ def test_sparse_features_score_the_same(name):
     assert scored(name, X.double()) == pytest.approx(scored(name))
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])
+def test_entries_that_are_given_twice_are_summed(name):
+    starts, columns = torch.tensor([0, 3, 5, 7, 10]), torch.tensor([1, 0, 1, 1, 1, 2, 2, 2, 0, 1])
+    entries = torch.tensor([5.0, 3.0, -1.0, 2.0, 3.0, 1.0, -1.0, 2.0, 1.0, 2.0])  # X, some of it in two parts
+    assert scored(name, torch.sparse_csr_tensor(starts, columns, entries, (4, 3))) == pytest.approx(scored(name))
+
+
 def test_cosine_of_long_vectors():
     x = torch.tensor([[1e-20, 0.0, 0.0], [1e18, 1e18, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]).double()
     for features in (x, x.float()):

@@ -67,7 +67,7 @@ def _methods(file: str, module: ModuleType) -> list[type[Method]]:
         if isinstance(value, type) and issubclass(value, Method) and not isabstract(value)
         if (value.__module__, value.__name__) == (module.__name__, name)  # not what it imports
     ]
-    require(bool(methods), "methods", "name files that define a Method with a score", f"none in {file!r}")
+    require(bool(methods), "methods", "name files that define a Method with base_scores", f"none in {file!r}")
     for method in methods:
         try:
             one, other = method(), method()

@@ -19,7 +19,6 @@ from gnnsafe.datasets import Benchmark
 from gnnsafe.errors import WorkerError
 from gnnsafe.graph import fingerprint
 from gnnsafe.methods import Method, Propagated
-from gnnsafe.methods.base import scores_of
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Outputs
@@ -126,14 +125,15 @@ class _Trained:
             if isinstance(method, Propagated):
                 inside, outside, before = self.scored(method.method, y, mask)
                 start = perf_counter() - before
-                inside = method.propagated(inside, self.inside.graph)
+                inside = method.propagation(inside, self.inside.graph.edge_index)
                 outside = {
-                    name: method.propagated(scores, self.outside[name].graph) for name, scores in outside.items()
+                    name: method.propagation(scores, self.outside[name].graph.edge_index)
+                    for name, scores in outside.items()
                 }
             else:
                 method = copy.deepcopy(method).fit(self.inside, y, mask)
-                inside = scores_of(method, self.inside)
-                outside = {name: scores_of(method, outputs) for name, outputs in self.outside.items()}
+                inside = method.score(self.inside)
+                outside = {name: method.score(outputs) for name, outputs in self.outside.items()}
             self.scores[key] = inside, outside, perf_counter() - start
         return self.scores[key]
 

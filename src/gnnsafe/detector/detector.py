@@ -20,7 +20,6 @@ from gnnsafe.errors import CalibrationWarning, InputError, require, require_whol
 from gnnsafe.explanation import Explanation, explanation
 from gnnsafe.graph import Graph, node_mask, node_number
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import scores_of
 from gnnsafe.models import MODELS
 from gnnsafe.new_scores import NewDecisions, NewScores, Reach, new_scores
 from gnnsafe.outputs import Outputs
@@ -72,7 +71,7 @@ class Detector(Scorer):
         return self
 
     def _calibrate(self, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
-        scores = scores_of(self.method, outputs)[held_out]
+        scores = self.method.score(outputs)[held_out]
         if not by_class:
             self.calibration_ = Calibration(scores)
             return
@@ -89,7 +88,7 @@ class Detector(Scorer):
         """
         calibration, outputs = self.calibrated(), self.outputs(data)
         classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
-        return calibration.p_values(scores_of(self.method, outputs), classes, seed=seed, tail=tail)
+        return calibration.p_values(self.method.score(outputs), classes, seed=seed, tail=tail)
 
     def predict(
         self,
@@ -241,7 +240,10 @@ class Detector(Scorer):
     def _reach(self, hops: int | None) -> Reach:
         own = self.method.reach()
         if own is None:
-            raise InputError(f"'method' must score nodes by their surroundings (got {self.method!r}); use score(data)")
+            raise InputError(
+                f"'method' must have a receptive field of so many hops (got {self.method!r}, which says none); use "
+                "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
+            )
         model = None if self.classifier is None else self.classifier.model
         if hops is None and type(model) in MODELS.values() and self.forward is None:
             hops = model.reach  # type: ignore[union-attr, assignment]

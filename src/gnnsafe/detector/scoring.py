@@ -19,7 +19,6 @@ from gnnsafe.hashing import weights_digest
 from gnnsafe.held_out import UsedNodes
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
-from gnnsafe.methods.base import scores_of
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.probing import probed
 from gnnsafe.scaling import FeatureScaling
@@ -108,7 +107,7 @@ class Scorer:
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
-        return scores_of(self.method, self.outputs(data))
+        return self.method.score(self.outputs(data))
 
     def _graph(self, data: Any) -> Any:
         if self.node_type is not None:

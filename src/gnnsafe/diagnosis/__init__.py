@@ -20,7 +20,7 @@ from gnnsafe.errors import HeterophilyWarning, require_seed, require_whole
 from gnnsafe.graph import Data, node_labels
 from gnnsafe.homophily import label_homophily, mean_homophily, score_homophily
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import unpropagated_of
+from gnnsafe.methods.base import base_scores_of
 from gnnsafe.outputs import Outputs
 
 __all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnosis"]
@@ -55,7 +55,7 @@ def diagnosis(
         left_out=left_out | untried,
         prediction_homophily=_prediction_homophily(outputs),
         label_homophily=_label_homophily(data, outputs),
-        score_homophily=score_homophily(unpropagated_of(method, outputs).scores, data.edge_index),
+        score_homophily=score_homophily(base_scores_of(method, outputs), data.edge_index),
     )
     if result.heterophilic:
         warnings.warn(HETEROPHILY, HeterophilyWarning, stacklevel=3)

@@ -12,9 +12,9 @@ from torch import Tensor
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.methods import KNN, METHODS, GNNSafe, Method, Propagated
-from gnnsafe.methods.base import scores_of, unpropagated_of
+from gnnsafe.methods.base import base_scores_of
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import diffused
+from gnnsafe.propagation import Propagation, diffused
 
 __all__ = ["CANDIDATES", "Contenders", "contenders"]
 
@@ -54,11 +54,12 @@ class Contenders:
 
     def scores(self, outputs: Outputs) -> dict[str, Tensor]:
         """The scores of all on one graph; each step of propagation is made once."""
-        before, edges = unpropagated_of(self.method, outputs), outputs.graph.edge_index
-        scores, reached = {}, dict.fromkeys((alpha for _, alpha in self.own.values()), (before.scores, 0))
+        edges, isolated = outputs.graph.edge_index, _propagation(self.method).isolated
+        before = base_scores_of(self.method, outputs) if _propagates(self.method) else self.method.score(outputs)
+        scores, reached = {}, dict.fromkeys((alpha for _, alpha in self.own.values()), (before, 0))
         for name, (steps, alpha) in self.own.items():
             values, done = reached[alpha]
-            scores[name] = diffused(values, edges, steps=steps - done, alpha=alpha, isolated=before.isolated)
+            scores[name] = diffused(values, edges, steps=steps - done, alpha=alpha, isolated=isolated)
             reached[alpha] = scores[name], steps
         return scores | self._rival_scores(outputs)
 
@@ -68,8 +69,8 @@ class Contenders:
         for name, rival in self.rivals.items():
             within = _within(rival)
             before = alone.get(repr(within))
-            alone[repr(within)] = before = scores_of(within, outputs) if before is None else before
-            scores[name] = rival.propagated(before, outputs.graph) if isinstance(rival, Propagated) else before
+            alone[repr(within)] = before = within.score(outputs) if before is None else before
+            scores[name] = before if within is rival else rival.propagation(before, outputs.graph.edge_index)
         return scores
 
 
@@ -79,8 +80,8 @@ def contenders(
     """A fitted method and the candidates, fitted, but for what the method is itself; and why some cannot be."""
     listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
     require(listed, "candidates", "be a list of methods or their names", repr(candidates))
-    before = unpropagated_of(method, outputs)
-    alone = Contenders(method, {}, (before.steps, before.alpha if before.steps else 0.5))
+    usual = _propagation(method)
+    alone = Contenders(method, {}, (usual.steps, usual.alpha if usual.steps else 0.5))
     found: dict[str, Method] = {}
     left_out: dict[str, str] = {}
     for given in candidates:
@@ -89,7 +90,7 @@ def contenders(
             continue
         try:
             found[name] = _fitted(candidate, outputs)
-            scores_of(found[name], outputs)
+            found[name].score(outputs)
         except InputError as error:
             found.pop(name, None)
             left_out[name] = str(error)
@@ -145,5 +146,10 @@ def _propagated(method: Any, steps: int, alpha: float) -> Method:
 
 
 def _propagates(method: Method) -> bool:
-    """Whether the last thing it does is to propagate its score, as many steps as its settings say."""
-    return type(method).unpropagated is not Method.unpropagated and hasattr(method, "steps")
+    """Whether its settings say how many steps its scores are propagated."""
+    return type(method).propagation is not Method.propagation and hasattr(method, "steps")
+
+
+def _propagation(method: Method) -> Propagation:
+    """How its scores are propagated, where its settings say so; else none can be taken from them."""
+    return method.propagation if _propagates(method) else Propagation()

@@ -21,11 +21,9 @@ class Agreement(Method):
     A node that nobody points to has nobody to agree with: its score is 0, the most OOD there is.
     """
 
-    def reach(self) -> int:
-        """The neighbours."""
-        return 1
+    base_reach = 1
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨p_i, mean_j p_j⟩."""
         p = log_probabilities(outputs.logits, task=outputs.task).exp()
         return -(p * diffused(p, outputs.graph.edge_index, steps=1, alpha=0.0, isolated="decay")).sum(dim=1).float()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import field, fields
-from typing import Any, ClassVar, Literal, TypeVar
+from inspect import isfunction
+from typing import Any, ClassVar, Literal, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -13,14 +14,18 @@ from torch import Tensor
 from gnnsafe.arguments import PlainNumbers
 from gnnsafe.borrowed import without_autocast
 from gnnsafe.checks import Task, check_binary, check_classes, check_finite, check_labels, check_mask, check_tensor
-from gnnsafe.errors import NotFittedError, require
+from gnnsafe.errors import NotFittedError, require, require_whole
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Unpropagated
+from gnnsafe.propagation import Propagation
 
-__all__ = ["Kind", "Method", "check_multiclass", "class_members", "fitted", "scores_of", "unpropagated_of"]
+__all__ = ["Kind", "Method", "base_scores_of", "check_multiclass", "class_members", "fitted"]
 
 AnyMethod = TypeVar("AnyMethod", bound="Method")
 FLOATS = (torch.float32, torch.float64)
+REMEDIES = {
+    "score": "write base_scores(outputs), the scores before propagation, and a property propagation where there is any",
+    "reach": "say base_reach, the receptive field of the base scores in hops",
+}
 Kind = Literal["post-hoc", "model", "transductive", "trivial"]
 
 
@@ -30,10 +35,28 @@ def fitted() -> Any:
 
 
 class Method(metaclass=PlainNumbers):
-    """How to score: a small dataclass that knows no model, no file and no threshold."""
+    """How to score: a small dataclass that knows no model, no file and no threshold.
+
+    It gives its scores before propagation (`base_scores`) and, as data, how they are propagated (`propagation`) and how
+    large their receptive field is (`base_reach`).
+    """
 
     kind: ClassVar[Kind] = "post-hoc"
     """What it needs: any classifier, a model made for it, the training graph beside the new one, or no model at all."""
+
+    def __init_subclass__(cls) -> None:
+        """`score` and `reach` are Method's; who writes other base scores says anew how large a receptive field is."""
+        super().__init_subclass__()
+        for name, remedy in REMEDIES.items():
+            left = getattr(cls, name) is getattr(Method, name)
+            require(left, f"{cls.__name__}.{name}", "be left to Method", "one of its own", remedy)
+        for name in ("base_reach", "propagation"):
+            called = isfunction(getattr(cls, name))
+            require(
+                not called, f"{cls.__name__}.{name}", "be a value or a property", "a function", "put @property before"
+            )
+        if "base_scores" in vars(cls) and "base_reach" not in vars(cls):
+            cls.base_reach = Method.base_reach  # type: ignore[method-assign]
 
     def fit(self: AnyMethod, outputs: Outputs, y: Tensor, mask: Tensor) -> AnyMethod:
         """Learn from the training nodes (those in `mask`) what in-distribution looks like; returns itself.
@@ -45,24 +68,48 @@ class Method(metaclass=PlainNumbers):
         return self
 
     @abstractmethod
+    def base_scores(self, outputs: Outputs) -> Tensor:
+        """The scores before propagation: float32, one per node, higher = more out-of-distribution."""
+
+    @property
+    def base_reach(self) -> int | None:
+        """Receptive field of the base scores in hops: how many edges away nodes count; None: unknown, or any number.
+
+        A class says it by `base_reach = 0`, where a node's own outputs are all that counts, or by a property.
+        """
+        return None
+
+    @property
+    def propagation(self) -> Propagation:
+        """How the base scores are propagated: not at all, unless a class says otherwise."""
+        return Propagation()
+
+    @final
     def score(self, outputs: Outputs) -> Tensor:
-        """Float32, one per node, higher = more out-of-distribution."""
+        """The base scores, propagated: float32, one per node, finite, higher = more out-of-distribution."""
+        with without_autocast():
+            return self.propagation(base_scores_of(self, outputs), outputs.graph.edge_index)
 
-    def unpropagated(self, outputs: Outputs) -> Unpropagated:
-        """What propagation, where it has the last word, makes the score of; the score itself where it has not."""
-        return Unpropagated(self.score(outputs))
-
+    @final
     def reach(self) -> int | None:
-        """From how many edges away other nodes' outputs count in a node's score; None where it may be any number."""
-        return 0
+        """Receptive field of the scores in hops, within the model's outputs; None where it is not known."""
+        if self.base_reach is None:
+            return None
+        require_whole("base_reach", self.base_reach, 0)
+        return self.base_reach + self.propagation.steps
+
+    def parts(self) -> tuple[Method, ...]:
+        """The methods that it is made of."""
+        return ()
 
     def needs_model(self) -> bool:
         """Whether it reads anything but the graph."""
-        return self.kind != "trivial"
+        parts = self.parts()
+        return any(part.needs_model() for part in parts) if parts else self.kind != "trivial"
 
     def learns_from_validation(self) -> bool:
         """Whether `fit` reads the graph's `val_mask`: those nodes are no longer held out."""
-        return False
+        return any(part.learns_from_validation() for part in self.parts())
 
     @classmethod
     def needs_fitting(cls) -> bool:
@@ -76,24 +123,15 @@ class Method(metaclass=PlainNumbers):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def scores_of(method: Method, outputs: Outputs) -> Tensor:
-    """The method's scores, once they are known to be float32, one per node and finite: whoever scores asks here."""
+def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
+    """The method's scores before propagation, once they are known to be float32, one per node and finite."""
     with without_autocast():
-        return _checked(method, "score", method.score(outputs), len(outputs.logits))
-
-
-def unpropagated_of(method: Method, outputs: Outputs) -> Unpropagated:
-    """What propagation makes the method's scores of, once its scores are known to be such too."""
-    with without_autocast():
-        before = method.unpropagated(outputs)
-    return before._replace(scores=_checked(method, "unpropagated", before.scores, len(outputs.logits)))
-
-
-def _checked(method: Method, call: str, scores: object, num_nodes: int) -> Tensor:
+        scores: object = method.base_scores(outputs)
+    num_nodes = len(outputs.logits)
     tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None
     if tensor is not None and tensor.shape == (num_nodes,) and math.isfinite(float(tensor.sum())):
         return tensor
-    name = f"{method!r}.{call}(outputs)"  # in words only where they are needed: they cost more than the check
+    name = f"{method!r}.base_scores(outputs)"  # in words only where they are needed: they cost more than the check
     given = check_tensor(name, scores)
     fits = given.shape == (num_nodes,) and given.dtype in FLOATS
     require(fits, name, f"be float32 numbers of shape [{num_nodes}]", f"{given.dtype} {list(given.shape)}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.agreement import Agreement
-from gnnsafe.methods.base import Method, fitted, scores_of
+from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.edge_disagreement import EdgeDisagreement
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.knn import KNN
@@ -42,9 +42,9 @@ class Consensus(Method):
         known = isinstance(self.methods, tuple) and all(isinstance(method, Method) for method in self.methods)
         require(known and len(self.methods) > 0, "methods", "be a tuple of methods", repr(self.methods))
 
-    def needs_model(self) -> bool:
-        """Whether any of the methods does."""
-        return any(method.needs_model() for method in self.methods)
+    def parts(self) -> tuple[Method, ...]:
+        """The methods."""
+        return self.methods
 
     def learns_from_validation(self) -> bool:
         """It does."""
@@ -54,22 +54,23 @@ class Consensus(Method):
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
         held_out = node_mask(outputs.graph, "val_mask")
-        scores = [scores_of(method.fit(outputs, y, mask), outputs)[held_out] for method in self.methods]
+        scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.methods]
         self.calibration_ = torch.stack(scores).sort(dim=1).values
         return self
 
-    def reach(self) -> int | None:
+    @property
+    def base_reach(self) -> int | None:
         """That of the method that reaches furthest."""
         reaches = [method.reach() for method in self.methods]
         return None if None in reaches else max(reach for reach in reaches if reach is not None)
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""
         calibration = self.calibration_
         fits = calibration.dim() == 2 and len(calibration) == len(self.methods)
         rule = f"have a row for each of {len(self.methods)} methods"
         require(fits, "calibration_", rule, list(calibration.shape), "fit again")
-        scores = torch.stack([scores_of(method, outputs) for method in self.methods])
+        scores = torch.stack([method.score(outputs) for method in self.methods])
         count = calibration.shape[1]
         below = torch.searchsorted(calibration, scores - TOLERANCE * (1 + scores.abs()))
         at_least = count - below  # in each row, those not below the score

@@ -17,6 +17,8 @@ __all__ = ["Degree"]
 class Degree(Typicality):
     """Unusual number of in-neighbours: d's distance from the training nodes' median, no model (trivial)."""
 
+    base_reach = 0
+
     def value(self, outputs: Outputs) -> Tensor:
         """The number of edges that point to each node."""
         return in_degrees(outputs.graph.edge_index, outputs.graph.x.shape[0])

@@ -11,7 +11,7 @@ from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.knn import nearest_distances
 from gnnsafe.methods.rows import unit_rows
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Unpropagated, diffused, propagate
+from gnnsafe.propagation import Propagation, diffused
 
 __all__ = ["DiffusedKNN"]
 
@@ -40,20 +40,19 @@ class DiffusedKNN(Method):
         self.bank_ = self._diffused(outputs)[mask]
         return self
 
-    def score(self, outputs: Outputs) -> Tensor:
-        """The mean of ‖ĥ − ĥ_(1)‖, …, ‖ĥ − ĥ_(k)‖, propagated."""
-        return propagate(self._distances(outputs), outputs.graph.edge_index, steps=self.steps)
-
-    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """The mean of ‖ĥ − ĥ_(1)‖, …, ‖ĥ − ĥ_(k)‖."""
-        return Unpropagated(self._distances(outputs), self.steps)
-
-    def reach(self) -> int:
-        """One edge further with each step of diffusion and of propagation."""
-        return self.diffusion + self.steps
-
-    def _distances(self, outputs: Outputs) -> Tensor:
         return nearest_distances(self._diffused(outputs), self.bank_, self.k).mean(dim=1).float()
+
+    @property
+    def base_reach(self) -> int:
+        """One hop with each step of diffusion."""
+        return self.diffusion
+
+    @property
+    def propagation(self) -> Propagation:
+        """As many steps as its settings say."""
+        return Propagation(self.steps)
 
     def _diffused(self, outputs: Outputs) -> Tensor:
         return unit_rows(diffused(outputs.embeddings, outputs.graph.edge_index, steps=self.diffusion))

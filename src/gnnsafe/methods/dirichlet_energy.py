@@ -9,7 +9,7 @@ from torch import Tensor
 from gnnsafe.errors import require_whole
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Unpropagated, propagate
+from gnnsafe.propagation import Propagation
 from gnnsafe.scores import saturated
 from gnnsafe.sparse import in_degrees, mean_matrix
 
@@ -27,22 +27,12 @@ class DirichletEnergy(Method):
 
     steps: int = 2
 
+    base_reach = 1
+
     def __post_init__(self) -> None:
         require_whole("steps", self.steps, 0)
 
-    def score(self, outputs: Outputs) -> Tensor:
-        """The roughness around each node, propagated."""
-        return propagate(self._roughness(outputs), outputs.graph.edge_index, steps=self.steps)
-
-    def unpropagated(self, outputs: Outputs) -> Unpropagated:
-        """The roughness around each node."""
-        return Unpropagated(self._roughness(outputs), self.steps)
-
-    def reach(self) -> int:
-        """The neighbours, and one edge further with each step."""
-        return 1 + self.steps
-
-    def _roughness(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = h/√(1+d)."""
         edges, h = outputs.graph.edge_index, outputs.embeddings.double()
         mean = mean_matrix(edges, num_nodes=len(h), dtype=h.dtype, isolated="keep")
@@ -51,3 +41,8 @@ class DirichletEnergy(Method):
         squares = square + mean @ square
         roughness = squares - 2 * (a * (mean @ a)).sum(dim=1)
         return saturated(roughness.where(roughness > ROUNDING * squares, 0))
+
+    @property
+    def propagation(self) -> Propagation:
+        """As many steps as its settings say."""
+        return Propagation(self.steps)

@@ -18,7 +18,9 @@ __all__ = ["EdgeDisagreement"]
 class EdgeDisagreement(Method):
     """What the edges change: KL(p without edges ‖ p with edges), one model asked twice (ours)."""
 
-    def score(self, outputs: Outputs) -> Tensor:
+    base_reach = 0
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """Σ_c p°_c (log p°_c − log p_c), p° of every node alone."""
         alone = log_probabilities(outputs.without_edges.logits, task=outputs.task)
         together = log_probabilities(outputs.logits, task=outputs.task)

@@ -19,10 +19,12 @@ class Energy(Method):
 
     temperature: float = 1.0
 
+    base_reach = 0
+
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−T log Σ_c exp(z_c / T)."""
         energies = energy(outputs.logits, temperature=self.temperature, task=outputs.task)
         if outputs.task == "multiclass":

@@ -17,6 +17,8 @@ __all__ = ["Entropy"]
 class Entropy(Method):
     """Entropy of the predicted distribution: −Σ_c p_c log p_c (Malinin & Gales, 2018)."""
 
-    def score(self, outputs: Outputs) -> Tensor:
+    base_reach = 0
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−Σ_c p_c log p_c."""
         return entropy(outputs.logits, task=outputs.task).float()

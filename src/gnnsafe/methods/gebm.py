@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gnnsafe.checks import FLOAT32_MAX
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.methods.base import Method, check_multiclass, class_members, fitted
-from gnnsafe.methods.rows import vary
+from gnnsafe.methods.rows import quantiles, vary
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import diffused
 from gnnsafe.scores import saturated
@@ -63,18 +62,19 @@ class GEBM(Method):
         require(varied, "embeddings", "differ between training nodes", "all alike")
         # A unit that is silent in a class, or a class of one node, has no variance of its own: the pooled one helps.
         self.variances_ = squares / count + 0.01 * pooled + 1e-6 * pooled.mean()
-        near, far = _range(self._distances(h))
-        low, high = _range(logits[:, self.classes_])
+        near, far = quantiles(self._distances(h), COVERED)
+        low, high = quantiles(logits[:, self.classes_], COVERED)
         near = near.where(far - near > 1e-9 * far, 0)  # all equally far: the range of distances begins at 0
         self.slope_ = ((high - low) / (far - near)).where(far > near, 0)
         self.offset_ = low - self.slope_ * near
         return self
 
-    def reach(self) -> int:
-        """One edge further with each round of diffusion."""
+    @property
+    def base_reach(self) -> int:
+        """One hop with each round of diffusion."""
         return self.steps
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−lse(P e) + P(−lse e) − lse(e)."""
         alone = outputs.without_edges
         distance = self.slope_ * self._distances(alone.embeddings.double()) + self.offset_
@@ -90,7 +90,3 @@ class GEBM(Method):
     def _distances(self, h: Tensor) -> Tensor:
         pairs = zip(self.means_, self.variances_, strict=True)
         return torch.stack([((h - mean).square() / variance).sum(dim=1) for mean, variance in pairs], dim=1)
-
-
-def _range(values: Tensor) -> Tensor:
-    return torch.from_numpy(np.quantile(values.numpy(), COVERED, axis=0))  # torch's own refuses many values

@@ -19,9 +19,11 @@ class GEN(Method):
 
     gamma: float = 0.1
 
+    base_reach = 0
+
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """Σ_c p_c^γ (1 − p_c)^γ."""
         return generalized_entropy(outputs.logits, gamma=self.gamma, task=outputs.task).float()

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from gnnsafe.methods.base import Method
 from gnnsafe.methods.energy import Energy
-from gnnsafe.methods.propagated import Propagated
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Unpropagated
+from gnnsafe.propagation import Propagation, check_propagation
+from gnnsafe.scores import check_temperature
 from gnnsafe.sparse import Isolated
 
 __all__ = ["GNNSafe"]
@@ -29,20 +29,17 @@ class GNNSafe(Method):
     temperature: float = 1.0
     isolated: Isolated = "keep"
 
+    base_reach = 0
+
     def __post_init__(self) -> None:
-        self._propagated()
+        check_temperature(self.temperature)
+        check_propagation(self.steps, self.alpha, self.isolated)
 
-    def score(self, outputs: Outputs) -> Tensor:
-        """The energy of each node after `steps` rounds of hearing its in-neighbours."""
-        return self._propagated().score(outputs)
-
-    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """The energy of each node."""
-        return self._propagated().unpropagated(outputs)
+        return Energy(self.temperature).base_scores(outputs)
 
-    def reach(self) -> int:
-        """One edge further with each step."""
-        return self.steps
-
-    def _propagated(self) -> Propagated:
-        return Propagated(Energy(self.temperature), self.steps, self.alpha, self.isolated)
+    @property
+    def propagation(self) -> Propagation:
+        """As its settings say."""
+        return Propagation(self.steps, self.alpha, self.isolated)

@@ -30,10 +30,12 @@ class GPN(Method):
 
     kind: ClassVar[Kind] = "model"
 
+    base_reach = 0
+
     def __post_init__(self) -> None:
         require_known("measure", self.measure, get_args(Measure))
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−max_c ᾱ_c, or 1 / α₀ with or without edges."""
         check_multiclass(self, outputs)
         if self.measure == "confidence":

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from gnnsafe.checks import FLOAT32_MAX
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Kind, Method, fitted
+from gnnsafe.methods.rows import quantiles
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import max_softmax
 from gnnsafe.sparse import in_degrees, mean_matrix
@@ -73,10 +73,9 @@ class GRASP(Method):
         self.training_ = _nodes(outputs, mask)
         return self
 
-    def reach(self) -> None:
-        """Any: the sure nodes of the whole graph have a say."""
+    base_reach = None  # any: the sure nodes of the whole graph have a say
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
         nodes = self._together(outputs)
         scores, size = nodes.scores, len(nodes.scores)
@@ -97,7 +96,7 @@ class GRASP(Method):
         own = getattr(graph, "train_mask", None)
         if own is not None and own.any():
             return _nodes(outputs, node_mask(graph, "train_mask"))
-        new = _nodes(outputs, torch.zeros(len(outputs.logits), dtype=torch.bool))
+        new = _nodes(outputs, torch.zeros_like(outputs.logits[:, 0], dtype=torch.bool))
         if torch.equal(new.edge_index, training.edge_index) and torch.equal(new.scores, training.scores):
             return training
         return new.beside(training)
@@ -107,10 +106,10 @@ class GRASP(Method):
         test = ~nodes.known
         if not test.any():
             return nodes.known.to(nodes.scores.dtype)
-        low, high = np.quantile(nodes.scores[test].numpy(), [self.share, 1 - self.share])
+        low, high = quantiles(nodes.scores[test], [self.share, 1 - self.share])
         sure, unsure = test & (nodes.scores <= low + ROUNDING), test & (nodes.scores >= high - ROUNDING)
         gain = counted(sure.to(nodes.scores.dtype)) / (counted(unsure.to(nodes.scores.dtype)) + 1)
-        better = nodes.known & (gain > float(np.median(gain[nodes.known].numpy())))
+        better = nodes.known & (gain > quantiles(gain[nodes.known], [0.5]))
         return (better if better.any() else nodes.known).to(nodes.scores.dtype)
 
 

@@ -45,6 +45,8 @@ class KNN(Method):
     k: int = 10
     bank_: Tensor = fitted()
 
+    base_reach = 0
+
     def __post_init__(self) -> None:
         require_whole("k", self.k, 1)
 
@@ -54,6 +56,6 @@ class KNN(Method):
         self.bank_ = unit_rows(outputs.embeddings[mask])
         return self
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """‖ĥ − ĥ_(k)‖."""
         return nearest_distances(unit_rows(outputs.embeddings), self.bank_, self.k)[:, -1].float()

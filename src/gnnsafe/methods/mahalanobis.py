@@ -28,7 +28,7 @@ def ledoit_wolf(residuals: Tensor) -> Tensor:
     """
     count, size = residuals.shape
     plain = residuals.T @ residuals / count
-    target = torch.eye(size, dtype=plain.dtype) * plain.trace() / size
+    target = torch.eye(size, dtype=plain.dtype, device=plain.device) * plain.trace() / size
     spread = (plain - target).square().sum()
     error = (residuals.square().sum(dim=1).square().mean() - plain.square().sum()) / count
     share = 0.0 if spread == 0 else float((error / spread).clamp(0, 1))
@@ -70,11 +70,12 @@ class Mahalanobis(Method):
         self.means_ = means @ self.whitening_
         return self
 
-    def reach(self) -> int | None:
-        """Any, once features move: how a node's move is felt by all that hear it."""
+    @property
+    def base_reach(self) -> int | None:
+        """Any, once features move: a node's step depends on the loss of all whose receptive field it is in."""
         return 0 if self.epsilon == 0 else None
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """min_c ‖hW − μ_c W‖²."""
         self.means_  # noqa: B018 - says if it is not fitted before any work is done
         after = perturbed(outputs, self.epsilon, lambda outputs: self._distance(outputs).sum())

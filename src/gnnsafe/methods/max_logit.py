@@ -17,6 +17,8 @@ __all__ = ["MaxLogit"]
 class MaxLogit(Method):
     """Maximum logit, negated: −max_c z_c (Hendrycks et al., 2022)."""
 
-    def score(self, outputs: Outputs) -> Tensor:
+    base_reach = 0
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−max_c z_c."""
         return saturated(max_logit(outputs.logits))

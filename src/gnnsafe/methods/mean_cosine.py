@@ -28,15 +28,13 @@ class MeanCosine(Method):
 
     kind: ClassVar[Kind] = "trivial"
 
-    def reach(self) -> int:
-        """The neighbours."""
-        return 1
+    base_reach = 1
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨x̂_i, mean_j x̂_j⟩."""
         x, edges = full_precision(outputs.graph.x), outputs.graph.edge_index
         mean = mean_matrix(edges, num_nodes=x.shape[0], dtype=x.dtype, isolated="decay")
-        if not sparse_enough(x):
+        if x.device.type != "cpu" or not sparse_enough(x):  # scipy's products are the CPU's
             unit = unit_rows(full_precision(outputs.dense_features()))
             return -(unit * (mean @ unit)).sum(dim=1).float()
         rows = scipy_csr(x).astype(np.float64)  # float32 has no square of 1e20

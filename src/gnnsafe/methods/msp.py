@@ -17,6 +17,8 @@ __all__ = ["MSP"]
 class MSP(Method):
     """Maximum softmax probability, negated: −max_c p_c (Hendrycks & Gimpel, 2017)."""
 
-    def score(self, outputs: Outputs) -> Tensor:
+    base_reach = 0
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−max_c softmax(z)_c."""
         return max_softmax(outputs.logits, task=outputs.task).float()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import full_precision
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.perturbation import check_epsilon, perturbed
+from gnnsafe.methods.rows import entries_by_row
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import check_temperature, log_probabilities, max_softmax
-from gnnsafe.sparse import scipy_csr
 
 __all__ = ["ODIN"]
 
@@ -45,11 +43,12 @@ class ODIN(Method):
         self.epsilon_ = STEP * _root_mean_square(outputs.graph.x, mask) if self.epsilon is None else self.epsilon
         return self
 
-    def reach(self) -> int | None:
-        """Any, once features move: how a node's move is felt by all that hear it."""
+    @property
+    def base_reach(self) -> int | None:
+        """Any, once features move: a node's step depends on the loss of all whose receptive field it is in."""
         return 0 if self.epsilon == 0 else None
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−max_c softmax(z/T)_c of the model on the features after the step."""
         logits = perturbed(outputs, self.epsilon_, self._doubt).logits
         # At T = 1000 probabilities differ in their last float32 digits only.
@@ -63,5 +62,9 @@ class ODIN(Method):
 
 
 def _root_mean_square(x: Tensor, mask: Tensor) -> float:
-    rows = full_precision(x[mask]).numpy() if x.layout == torch.strided else scipy_csr(x)[mask.numpy()].data
-    return math.sqrt(float(np.square(rows, dtype=np.float64).sum()) / (int(mask.sum()) * x.shape[1]))
+    if x.layout == torch.sparse_csr:
+        rows, entries = entries_by_row(x)
+        entries = entries[mask[rows]]
+    else:
+        entries = x[mask].double()
+    return math.sqrt(float(entries.square().sum()) / (int(mask.sum()) * x.shape[1]))

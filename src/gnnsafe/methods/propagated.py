@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gnnsafe.errors import require
-from gnnsafe.graph import Graph
-from gnnsafe.methods.base import Method, scores_of
+from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Unpropagated, check_propagation, propagate
+from gnnsafe.propagation import Propagation, check_propagation
 from gnnsafe.sparse import Isolated
 
 __all__ = ["Propagated"]
@@ -33,32 +32,25 @@ class Propagated(Method):
         require(isinstance(self.method, Method), "method", "be a method such as Energy()", repr(self.method))
         check_propagation(self.steps, self.alpha, self.isolated)
 
-    def needs_model(self) -> bool:
-        """Whether the method within does."""
-        return self.method.needs_model()
-
-    def learns_from_validation(self) -> bool:
-        """Whether the method within does."""
-        return self.method.learns_from_validation()
-
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Propagated:
         """Fit the method within."""
         self.method.fit(outputs, y, mask)
         return self
 
-    def score(self, outputs: Outputs) -> Tensor:
-        """The method's score of each node after `steps` rounds of hearing its in-neighbours."""
-        return self.propagated(scores_of(self.method, outputs), outputs.graph)
-
-    def unpropagated(self, outputs: Outputs) -> Unpropagated:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """The method's own score of each node."""
-        return Unpropagated(scores_of(self.method, outputs), self.steps, self.alpha, self.isolated)
+        return self.method.score(outputs)
 
-    def reach(self) -> int | None:
-        """As many edges further than the method within."""
-        reach = self.method.reach()
-        return None if reach is None else reach + self.steps
+    @property
+    def base_reach(self) -> int | None:
+        """That of the method's own scores."""
+        return self.method.reach()
 
-    def propagated(self, scores: Tensor, graph: Graph) -> Tensor:
-        """Scores that the method gave on that graph, propagated."""
-        return propagate(scores, graph.edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+    @property
+    def propagation(self) -> Propagation:
+        """As its settings say."""
+        return Propagation(self.steps, self.alpha, self.isolated)
+
+    def parts(self) -> tuple[Method, ...]:
+        """The method within."""
+        return (self.method,)

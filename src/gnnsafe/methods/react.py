@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
 from gnnsafe.errors import is_number, require
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Method, fitted
+from gnnsafe.methods.rows import quantiles
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import check_unnormalised, energy, saturated
 
@@ -22,6 +22,8 @@ class ReAct(Method):
 
     percentile: float = 90.0
     limit_: float = fitted()
+
+    base_reach = 0
 
     def __post_init__(self) -> None:
         holds = is_number(self.percentile) and 0 < self.percentile <= 100
@@ -37,10 +39,10 @@ class ReAct(Method):
         if outputs.task == "multiclass":
             check_unnormalised(energy(outputs.logits))
         activations = outputs.embeddings[node_mask(outputs.graph, "val_mask")]
-        self.limit_ = float(np.percentile(activations.double().numpy(), self.percentile))
+        self.limit_ = float(quantiles(activations.flatten(), [self.percentile / 100]))
         return self
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """−log Σ_c exp(z_c) of the model with its embeddings cut off at c."""
         limit = self.limit_
         clipped = outputs.again(edit=lambda embeddings: embeddings.clamp(max=limit))

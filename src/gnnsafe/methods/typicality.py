@@ -6,10 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from torch import Tensor
 
 from gnnsafe.methods.base import Kind, Method, fitted
+from gnnsafe.methods.rows import quantiles
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import saturated
 
@@ -27,10 +27,10 @@ class Typicality(Method):
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Typicality:
         """Learn the training nodes' median."""
         super().fit(outputs, y, mask)
-        self.typical_ = float(np.median(self.value(outputs)[mask].detach().double().numpy()))
+        self.typical_ = float(quantiles(self.value(outputs)[mask].detach(), [0.5]))
         return self
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """|v − median|."""
         return saturated((self.value(outputs).detach().double() - self.typical_).abs())
 

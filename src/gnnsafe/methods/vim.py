@@ -29,6 +29,8 @@ class ViM(Method):
     directions_: Tensor = fitted()
     scale_: float = fitted()
 
+    base_reach = 0
+
     def __post_init__(self) -> None:
         require_whole("residual", self.residual, 1)
 
@@ -48,7 +50,7 @@ class ViM(Method):
         self.scale_ = float(largest / length) if length > noise else 0.0
         return self
 
-    def score(self, outputs: Outputs) -> Tensor:
+    def base_scores(self, outputs: Outputs) -> Tensor:
         """a‖Rᵀ(h − μ)‖ − log Σ_c exp(z_c)."""
         residual: Tensor = ((outputs.embeddings.double() - self.origin_) @ self.directions_).norm(dim=1)
         return saturated(self.scale_ * residual + energy(outputs.logits.double(), task=outputs.task))

@@ -1,0 +1,71 @@
+"""One detector, many threads, different graphs: what they get is what one after the other would get, to the bit."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from gnnsafe import Detector
+from gnnsafe.methods import METHODS
+from gnnsafe.models import GCN
+from gnnsafe.outputs import Penultimate
+
+THREADS, CALLS, GRAPHS = 8, 100, 6
+
+
+class Somebodys(nn.Module):
+    """A model that is none of ours, in training mode: dropout and BatchNorm would show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.penultimate = nn.Linear(6, 8), nn.BatchNorm1d(8), Penultimate()
+        self.dropout, self.last = nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, x, edge_index):
+        hidden = self.penultimate(self.norm(self.first(x)).relu())
+        logits = self.last(self.dropout(hidden))
+        return logits.index_add(0, edge_index[1], logits[edge_index[0]])
+
+
+def graph(seed: int) -> Data:
+    generator = torch.Generator().manual_seed(seed)
+    nodes = 30 + 5 * seed
+    node = torch.arange(nodes)
+    edges = torch.randint(nodes, (2, 3 * nodes), generator=generator)
+    masks = {"train_mask": node % 2 == 0, "val_mask": node % 4 == 1}
+    return Data(x=torch.rand(nodes, 6, generator=generator), edge_index=edges, y=node % 3, **masks)
+
+
+@pytest.mark.parametrize("make", [lambda: GCN(6, 8, 3), Somebodys], ids=["ours", "somebody's"])
+def test_threads_get_what_one_after_the_other_would(make):
+    torch.manual_seed(0)
+    model = make().train()
+    detectors = [Detector(model, name).fit(graph(0)) for name in METHODS]
+    graphs = [graph(seed) for seed in range(1, GRAPHS + 1)]
+    alone = [[detector.score(data) for data in graphs] for detector in detectors]
+    statistics = {name: value.clone() for name, value in model.state_dict().items()}
+    together = Barrier(THREADS)
+
+    def wrong(thread: int) -> list[tuple[int, int]]:
+        """Which method on which graph gave something else: half of the calls are everybody's on one detector."""
+        together.wait()
+        calls = [
+            ((call // 2 + thread * (call % 2)) % len(detectors), (thread + call) % GRAPHS) for call in range(CALLS)
+        ]
+        return [(m, g) for m, g in calls if not torch.equal(detectors[m].score(graphs[g]), alone[m][g])]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(THREADS) as pool:
+            assert list(pool.map(wrong, range(THREADS))) == [[]] * THREADS
+    finally:
+        sys.setswitchinterval(before)
+    assert all(torch.equal(value, statistics[name]) for name, value in model.state_dict().items())
+    assert all(module.training for module in model.modules())
