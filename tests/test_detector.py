@@ -20,6 +20,7 @@ from gnnsafe.methods import (
     Consensus,
     GNNSafe,
     Mahalanobis,
+    MeanCosine,
     Propagated,
     ReAct,
 )
@@ -271,6 +272,7 @@ class TestLogitsFromAnywhere:
         ([[0, 1]], [[0], [0]], None, "'logits' must be a floating tensor"),
         ([["a"]], [[0], [0]], None, "'logits' must be an array of numbers"),
         ([[0.0, 1.0]], [[0], [0]], "degree", "'method' must read logits and edges alone"),
+        ([[0.0, 1.0]], [[0], [0]], Propagated(MeanCosine()), "'method' must read logits and edges alone"),
         ([[0.0, 1.0]], [[0], [0]], "odin", "is not fitted"),
         ([[0.0, 1.0]], [[0], [0]], "edge-disagreement", "'outputs' must come from"),
     ])  # fmt: skip

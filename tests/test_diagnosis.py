@@ -12,6 +12,7 @@ from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, Detector, metrics, train
 from gnnsafe.diagnosis import Candidate, trials
+from gnnsafe.diagnosis.candidates import contenders
 from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
 from gnnsafe.diagnosis.trials import SHIFTS
 from gnnsafe.diagnosis.verdict import overall, verdict
@@ -20,6 +21,7 @@ from gnnsafe.graph import changed
 from gnnsafe.methods import KNN, METHODS, MSP, ODIN, DiffusedKNN, EdgeDisagreement, Energy, GNNSafe, Propagated, ReAct
 from gnnsafe.models import GCN
 from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import Propagation
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,12 @@ def found(detector, graph):
 OTHERS = ["msp", "agreement", "edge-disagreement", "knn", "knn K=2", "knn K=8", "mahalanobis", "diffused-knn",
           "mean-cosine"]  # fmt: skip
 KINDS = ["new classes", "scattered nodes", "regions", "whole graph"]
+
+
+class Fixed(MSP):
+    """A method of one's own whose propagation is no setting of it."""
+
+    propagation = Propagation(3)
 
 
 class TestOnAGraph:
@@ -140,6 +148,17 @@ class TestOnAGraph:
         assert torch.equal(
             Detector(detector.classifier.model, result.default.method).fit(graph).score(graph), mine.score(graph)
         )
+
+    @pytest.mark.parametrize("method", [
+        GNNSafe(isolated="decay"), Propagated(Fixed(), steps=1, alpha=0.9), DiffusedKNN(2, steps=2), Fixed(),
+    ])  # fmt: skip
+    def test_what_is_tried_is_what_is_named(self, detector, graph, method):
+        outputs = detector.outputs(graph)
+        tries, _ = contenders(method.fit(outputs, graph.y, graph.train_mask), (), outputs)
+        named = tries.methods()
+        for name, scores in tries.scores(outputs).items():
+            made = named[name].fit(outputs, graph.y, graph.train_mask)
+            torch.testing.assert_close(scores, made.score(outputs))
 
     def test_without_a_model(self, graph):
         result = Detector(None, "degree").fit(graph).diagnose(graph, draws=1, candidates=["mean-cosine", "energy"])

@@ -27,5 +27,9 @@ def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = 
     check_logits(logits)
     check_edge_index(edge_index, len(logits))
     method = own_method(method)
-    require(method.kind == "post-hoc", "method", "read logits and edges alone", repr(method))
+    require(_post_hoc(method), "method", "read logits and edges alone", repr(method))
     return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))
+
+
+def _post_hoc(method: Method) -> bool:
+    return method.kind == "post-hoc" and all(map(_post_hoc, method.parts()))

@@ -180,8 +180,8 @@ class TestMethodsOfOnesOwn:
     [
         ("score", r"^'Own\.score' must be left to Method \(got one of its own\); write base_scores\(outputs\), .*$"),
         ("reach", r"^'Own\.reach' must be left to Method \(got one of its own\); say base_reach, .*$"),
-        ("propagation", r"^'Own\.propagation' must be a value or a property \(got a function\); put @property before$"),
-        ("base_reach", r"^'Own\.base_reach' must be a value or a property \(got a function\); put @property before$"),
+        ("propagation", r"^'Own\.propagation' must be a value or a property \(got a function\); put @property before"),
+        ("base_reach", r"^'Own\.base_reach' must be a value or a property \(got a function\); put @property before"),
     ],
 )
 def test_what_a_class_may_not_define(name, message):
@@ -192,3 +192,11 @@ def test_what_a_class_may_not_define(name, message):
     for bases, names in (((Method,), {name: getattr(Mixed, name)}), ((Mixed, METHODS["msp"]), {})):
         with pytest.raises(InputError, match=message):
             type(Method)("Own", bases, names)
+
+
+def test_a_propagation_that_is_none():
+    class Own(METHODS["msp"]):
+        propagation = 2
+
+    with pytest.raises(InputError, match=r"^'Own\.propagation' must be a Propagation such as .* \(got 2\)$"):
+        detector_of(Own(), path(40)).score(path(40))

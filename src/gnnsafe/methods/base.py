@@ -51,10 +51,8 @@ class Method(metaclass=PlainNumbers):
             left = getattr(cls, name) is getattr(Method, name)
             require(left, f"{cls.__name__}.{name}", "be left to Method", "one of its own", remedy)
         for name in ("base_reach", "propagation"):
-            called = isfunction(getattr(cls, name))
-            require(
-                not called, f"{cls.__name__}.{name}", "be a value or a property", "a function", "put @property before"
-            )
+            called, remedy = isfunction(getattr(cls, name)), "put @property before it"
+            require(not called, f"{cls.__name__}.{name}", "be a value or a property", "a function", remedy)
         if "base_scores" in vars(cls) and "base_reach" not in vars(cls):
             cls.base_reach = Method.base_reach  # type: ignore[method-assign]
 
@@ -125,6 +123,9 @@ class Method(metaclass=PlainNumbers):
 
 def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
     """The method's scores before propagation, once they are known to be float32, one per node and finite."""
+    how = method.propagation
+    rule = "be a Propagation such as Propagation(steps=2)"
+    require(isinstance(how, Propagation), f"{type(method).__name__}.propagation", rule, repr(how))
     with without_autocast():
         scores: object = method.base_scores(outputs)
     num_nodes = len(outputs.logits)

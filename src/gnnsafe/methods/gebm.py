@@ -47,12 +47,12 @@ class GEBM(Method):
         check_multiclass(self, outputs)
         h, logits = outputs.embeddings[mask].double(), outputs.logits[mask].double()
         members = class_members(y, mask, logits.shape[1], task=outputs.task, dtype=h.dtype)
-        self.classes_ = members.any(dim=0).nonzero().squeeze(1)
+        self.classes_ = members.any(dim=0).nonzero().flatten()
         members = members[:, self.classes_]
         count = members.sum(dim=0)[:, None]
         self.means_ = members.T @ h / count
-        squares = torch.stack(
-            [member @ (h - mean).square() for mean, member in zip(self.means_, members.T, strict=True)]
+        squares = torch.cat(
+            [member[None] @ (h - mean).square() for mean, member in zip(self.means_, members.T, strict=True)]
         )
         pooled, total = squares.sum(dim=0) / count.sum(), h - h.mean(dim=0)
         dtype = outputs.embeddings.dtype
