@@ -22,7 +22,10 @@ with warnings.catch_warnings():
 
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.store import Record
+from gnnsafe.methods import METHODS
 from gnnsafe.metrics import Detection
+from gnnsafe.models import MODELS
+from gnnsafe.training import OBJECTIVES
 
 hypothesis.settings.register_profile("gnnsafe", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("gnnsafe")
@@ -55,6 +58,13 @@ def _outside_world(tmp_path_factory: pytest.TempPathFactory):
     patch.setattr(socket, "getaddrinfo", refuse)
     yield
     patch.undo()
+
+
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten afterwards."""
+    for registry in (METHODS, MODELS, OBJECTIVES):
+        monkeypatch.setattr(registry, "_classes", dict(registry._classes))
 
 
 @pytest.fixture

@@ -98,7 +98,9 @@ def test_new_methods_run_alone_in_finished_cells(finished, tmp_path, capsys, mon
     assert len(read(tmp_path)[0]) == 3 * 3
 
 
-def test_a_failed_run_is_told_and_tried_again(tmp_path, capsys, monkeypatch):
+@pytest.mark.usefixtures("registries")
+def test_a_failed_run_is_told_and_tried_again(tmp_path, capsys):
+    @METHODS.register("sometimes")
     class Sometimes(MSP):
         """Fails until it is mended."""
 
@@ -109,7 +111,6 @@ def test_a_failed_run_is_told_and_tried_again(tmp_path, capsys, monkeypatch):
                 raise RuntimeError("not today")
             return super().base_scores(outputs)
 
-    monkeypatch.setitem(METHODS, "sometimes", Sometimes)
     command = [text.replace("msp,gnnsafe++", "msp,sometimes") for text in TINY]
     command += ["--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
     assert cli.main(command) == 1

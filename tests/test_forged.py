@@ -22,9 +22,9 @@ from gnnsafe.methods import KNN, MSP, Consensus, Propagated
 from gnnsafe.saving import _checksum, _saved, read
 
 HOSTILE: list[Any] = [
-    None, True, False, 0, -1, 3, 10**12, 10**400, 0.5, float("nan"), float("inf"), 1e308, "", "x", "GCN", "KNN",
-    "Calibration", "scores\x1b[31m", "\ud800", "a" * 300, [], {}, [[]], [1, 2], {"is": "KNN"}, {"is": "__class__"},
-    {"is": ["KNN"]}, {"tensor": "x"}, {"tensor": "model.weights.0", "columns": False}, {"is": "Propagated"},
+    None, True, False, 0, -1, 3, 10**12, 10**400, 0.5, float("nan"), float("inf"), 1e308, "", "x", "GCN", "knn",
+    "Calibration", "scores\x1b[31m", "\ud800", "a" * 300, [], {}, [[]], [1, 2], {"is": "knn"}, {"is": "__class__"},
+    {"is": ["knn"]}, {"tensor": "x"}, {"tensor": "model.weights.0", "columns": False}, {"is": "Propagated"},
 ]  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_every_value_changed_is_refused_or_scores(saved, blocks):
         (("method",), {"is": "Calibration"}, "'method' must be a Method"),
         (("method", "steps"), 10**12, r"'method.steps' must be at most 10000 \(got 1000000000000\)"),
         (("method", "steps"), 2.5, "'method.steps' must be a whole number"),
-        (("method", "__class__"), "KNN", "'method.__class__' must be left out"),
+        (("method", "__class__"), "knn", "'method.__class__' must be left out"),
         (("method", "reach"), 1, "'method.reach' must be left out"),
         (("method", "alpha"), 7.0, r"'alpha' must lie in \[0, 1\]"),
         (("calibration", "scores"), {"tensor": "model.weights.0", "columns": False}, "the tensor of that name"),
@@ -133,7 +133,9 @@ def test_every_value_changed_is_refused_or_scores(saved, blocks):
         (("model", "arguments", "hidden_channels"), 10**12, "'model.arguments.hidden_channels' must be at most"),
         (("model", "arguments", "hidden_channels"), 7, r"'model.*' must have the shape"),
         (("model", "arguments", "heads"), 0, "arguments of a GAT .got 'heads' must be a whole number >= 1"),
-        (("model", "name"), "Module", "'model.name' must be one of gnnsafe.models"),
+        (("method",), {"is": "os-path"}, r"^'method' must be a registered method \(got 'os-path'\); import or install"),
+        (("model", "registered"), "module", r"^'model' must be a registered one \(got 'module', a GAT\); import or"),
+        (("model", "registered"), "os.path", r"^'model' must be a registered one"),
         (("model", "name"), HOSTILE, "'model.name' must be there"),
         (("class_names",), ["a"], "'class_names' must have 3 names"),
         (("feature_names",), ["a"], "'feature_names' must have 8 names"),
@@ -149,7 +151,7 @@ def test_what_is_wrong_is_named(saved, way, value, message):
 
 
 def test_methods_within_methods_without_end(saved):
-    nested: dict[str, Any] = {"is": "MSP"}
+    nested: dict[str, Any] = {"is": "msp"}
     for _ in range(400):
         nested = {"is": "Propagated", "method": nested}
     edited(saved, lambda record: put(record, ("method",), nested))

@@ -118,7 +118,7 @@ def test_nothing_in_the_folder_is_a_pickle(saved):
     assert files[1].endswith(".safetensors")
     record = json.loads((saved / "detector.json").read_text())
     assert record["format"] == FORMAT
-    assert record["method"] == {"is": "GNNSafe", "steps": 2, "alpha": 0.5, "temperature": 1.0, "isolated": "keep"}
+    assert record["method"] == {"is": "gnnsafe", "steps": 2, "alpha": 0.5, "temperature": 1.0, "isolated": "keep"}
 
 
 def test_a_detector_without_a_model_by_class_and_multilabel(model, blocks, tmp_path):
@@ -262,7 +262,9 @@ class TestRefused:
         class Energy(MSP):
             pass
 
-        with pytest.raises(ValueError, match=r"'method' must be one of gnnsafe.methods to be saved"):
+        with pytest.raises(
+            ValueError, match=r"'method' must be registered to be saved \(got .*Energy\(\)\); put @METHODS.reg"
+        ):
             Detector(model, Energy()).fit(blocks).save(tmp_path / "detector")
 
     def test_a_file_in_its_place(self, model, blocks, tmp_path):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABCMeta
+from dataclasses import is_dataclass
 from inspect import Signature, signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_type_hints
 
-__all__ = ["PlainNumbers", "plain_number"]
+from gnnsafe.errors import InputError, require
+
+__all__ = ["PlainNumbers", "check_configuration", "declared_types", "plain_number"]
 
 
 def plain_number(value: Any) -> Any:
@@ -39,3 +42,28 @@ class PlainNumbers(ABCMeta):
         return super().__call__(
             *map(plain_number, args), **{name: plain_number(value) for name, value in kwargs.items()}
         )
+
+
+def check_configuration(kind: Any) -> None:
+    """Raise an `InputError` unless a registered method or objective is what records and files can tell from others.
+
+    It is a dataclass whose fields are of declared types and have defaults, and two of the same settings are equal, also
+    by their `repr`.
+    """
+    remedy = "put @dataclass between @….register(…) and the class"
+    require(is_dataclass(kind), kind.__name__, "be a dataclass", "another class", remedy)
+    declared_types(kind, kind.__name__)
+    try:
+        one, other = kind(), kind()
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"'{kind.__name__}' must be made without arguments too (got {reason})") from error
+    require(repr(one) == repr(other) and one == other, kind.__name__, "be told by its fields", repr(one), remedy)
+
+
+def declared_types(declaring: Any, name: str) -> dict[str, Any]:
+    """The types that a class's fields or a function's arguments are declared with."""
+    try:
+        return get_type_hints(declaring)
+    except Exception as error:
+        raise InputError(f"'{name}' must declare types that can be found (got {error})") from error

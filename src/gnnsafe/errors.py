@@ -18,6 +18,7 @@ GnnsafeWarning            (a UserWarning)
 ├── HeterophilyWarning    neighbours are hardly more alike than by chance
 ├── ModelWarning          a model reads more or less of a graph than one may think, or answers by chance
 ├── PrecisionWarning      a column of features varies by less than float32 can tell
+├── RegistrationWarning   an installed package announces what cannot be used
 └── TrainingWarning       a model was trained that may be of little use
 """
 
@@ -41,6 +42,7 @@ __all__ = [
     "ModelWarning",
     "NotFittedError",
     "PrecisionWarning",
+    "RegistrationWarning",
     "SavedFileError",
     "TrainingError",
     "TrainingWarning",
@@ -118,6 +120,10 @@ class ModelWarning(GnnsafeWarning):
 
 class PrecisionWarning(GnnsafeWarning):
     """A column of features varies by less than float32 can tell."""
+
+
+class RegistrationWarning(GnnsafeWarning):
+    """An installed package announces a method, a model or an objective that cannot be used."""
 
 
 class TrainingWarning(GnnsafeWarning):

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import xxhash
 
-from gnnsafe.bench import recipes as module
 from gnnsafe.bench.paper import COMMON, SHIFTS
-from gnnsafe.bench.recipes import demo_recipes, recipes
+from gnnsafe.bench.recipes import backbones, demo_recipes, recipes
+from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS, MSP, Energy, GNNSafe, MaxLogit, Propagated
-from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, OutlierExposure
+from gnnsafe.training import (
+    BoundedEnergy,
+    CrossEntropy,
+    EnergyMargin,
+    KernelDirichlet,
+    OutlierExposure,
+    UncertainCrossEntropy,
+)
 
 
 def by_name(*arguments, **options):
@@ -21,6 +30,14 @@ def by_name(*arguments, **options):
 @dataclass
 class Newcomer(MSP):
     """A method of somebody's own."""
+
+
+class Prior(Newcomer):
+    objective = "outlier-exposure"
+
+
+class Posterior(Newcomer):
+    objective, model = "bounded-energy", "gpn"
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -68,27 +85,43 @@ def test_a_recipe_says_how_its_values_were_chosen():
         assert by_name(*arguments, protocol=protocol)["GNNSafe++"].chosen == {**published, "margins": common}
 
 
-def test_a_new_line_in_methods_is_a_recipe_alone_and_propagated(monkeypatch):
+@pytest.mark.usefixtures("registries")
+def test_a_registered_method_is_a_recipe_alone_and_propagated():
     assert {f"{method.__name__}" for method in METHODS.values()} <= set(by_name("cora", "label"))
-    monkeypatch.setitem(METHODS, "newcomer", Newcomer)
+    METHODS.register("newcomer")(Newcomer)
     table = by_name("cora", "label")
     assert table["Newcomer"].method == Newcomer()
     assert table["Newcomer K=2"].method == Propagated(Newcomer())
     assert table["Newcomer"].objective == table["Newcomer K=2"].objective == CrossEntropy()
+    assert table["Newcomer"].code == xxhash.xxh3_64_hexdigest(Path(__file__).read_bytes())
+    assert table["MSP"].code == ""
 
 
-def test_a_method_with_a_model_of_its_own_is_trained_by_its_own_objective(monkeypatch):
-    monkeypatch.setitem(METHODS, "gpn", Newcomer)
-    monkeypatch.setitem(METHODS, "gkde", type("Other", (Newcomer,), {}))
-    monkeypatch.setitem(OBJECTIVES, "uncertain-cross-entropy", BoundedEnergy)
-    monkeypatch.setitem(OBJECTIVES, "kernel-dirichlet", OutlierExposure)
+@pytest.mark.usefixtures("registries")
+def test_a_method_registered_under_another_word_is_called_by_it():
+    METHODS.register("my-msp")(Newcomer)
     table = by_name("cora", "label")
-    assert (table["Newcomer"].objective, table["Newcomer"].model) == (BoundedEnergy(), "gpn")
-    assert (table["Other K=2"].objective, table["Other K=2"].model) == (OutlierExposure(), "gcn")
-    table = by_name("cora", "label", backbone="gat")
+    assert table["my-msp"].method == Newcomer()
     assert "Newcomer" not in table
+    METHODS.register("nodesafe")(Prior)
+    with pytest.raises(InputError, match=r"'name' must be one that no recipe has \(got 'NODESafe' twice\); register"):
+        recipes("cora", "label")
+
+
+@pytest.mark.usefixtures("registries")
+def test_a_method_with_a_model_of_its_own_is_trained_by_its_own_objective():
+    gkde, gpn = (by_name("cora", "label")[name] for name in ("GKDE K=2", "GPN"))
+    assert (gkde.objective, gkde.model) == (KernelDirichlet(), "gcn")
+    assert (gpn.objective, gpn.model) == (UncertainCrossEntropy(), "gpn")
+    METHODS.register("posterior")(Posterior)
+    METHODS.register("prior")(Prior)
+    table = by_name("cora", "label")
+    assert (table["Posterior"].objective, table["Posterior"].model) == (BoundedEnergy(), "gpn")
+    assert (table["Prior K=2"].objective, table["Prior K=2"].model) == (OutlierExposure(), "gcn")
+    table = by_name("cora", "label", backbone="gat")
+    assert "Posterior" not in table
     assert {recipe.model for recipe in table.values()} == {"gat"}
-    assert "gpn" not in module.BACKBONES
+    assert backbones() == ("gcn", "mlp", "gat", "jknet", "mixhop", "graphsage", "gin", "sgc", "appnp")
 
 
 def test_nothing_is_exposed_where_no_class_is_left_for_it():

@@ -170,16 +170,17 @@ def test_a_recipe_that_fails_costs_no_other(toy):
         run(toy, plan, epochs=2)
 
 
-def test_a_recipe_is_left_unfitted_and_names_its_model(toy, monkeypatch):
+@pytest.mark.usefixtures("registries")
+def test_a_recipe_is_left_unfitted_and_names_its_model(toy):
     class Fitting(MSP):
         def fit(self, outputs, y, mask):
             self.seen = True
             return self
 
+    @MODELS.register("other")
     class Other(GCN):
         """Another model."""
 
-    monkeypatch.setitem(MODELS, "other", Other)
     method = Fitting()
     plan = [Recipe("gcn", CrossEntropy(), method), Recipe("other", CrossEntropy(), method, "other")]
     results = run(toy, plan, epochs=1)

@@ -10,8 +10,6 @@ from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
 
-import xxhash
-
 from gnnsafe.bench.recipes import Recipe, alone_and_propagated
 from gnnsafe.errors import InputError, require
 from gnnsafe.methods import Method
@@ -29,8 +27,7 @@ def own_recipes(file: str, *, backbone: str = "gcn") -> list[Recipe]:
     if path not in _loaded or _loaded[path][0] != text:
         _loaded[path] = text, _module(file, path, text)
     methods = _methods(file, _loaded[path][1])
-    code = xxhash.xxh3_64_hexdigest(text)
-    return [recipe for method in methods for recipe in alone_and_propagated(method, backbone, code=code)]
+    return [recipe for method in methods for recipe in alone_and_propagated(method, backbone)]
 
 
 def _module(file: str, path: Path, text: bytes) -> ModuleType:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.own import own_recipes
-from gnnsafe.bench.recipes import BACKBONES, Protocol, Recipe, recipes
+from gnnsafe.bench.recipes import Protocol, Recipe, backbones, recipes, typed
 from gnnsafe.datasets import DATASETS, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, MissingExtraError, require, require_known, require_whole
 
@@ -82,33 +82,40 @@ class Plan:
     def _check_names(self) -> None:
         for dataset in self.datasets:
             require_known("datasets", dataset, DATASETS)
+        for file in self._files():
+            own_recipes(file)  # which may register a backbone
         for backbone in self.backbones:
-            require_known("backbones", backbone, BACKBONES)
+            require_known("backbones", backbone, backbones())
         for shift in self.shifts:
             require_known("shifts", shift, dict.fromkeys(s for name in self.datasets for s in DATASETS[name].shifts))
-        recipes = {recipe.name for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
-        listed = {_plain(name): re.sub("[ ,]+", "-", name.lower()) for name in sorted(recipes)}
+        recipes = {recipe.name: recipe for cell in self._cells() if cell.seed == 0 for recipe in cell.recipes()}
+        listed = {typed(name): re.sub("[ ,]+", "-", name.lower()) for name in sorted(recipes)}
         for method in self.methods:
             if not method.endswith(OWN):
-                require_known("methods", listed.get(_plain(method), method), listed.values())
+                require_known("methods", listed.get(typed(method), method), listed.values())
         for recipe in self._own("gcn"):
-            require(recipe.name not in recipes, "methods", "have names of their own", f"{recipe.name} twice")
-            recipes.add(recipe.name)
+            known = recipes.setdefault(recipe.name, recipe)  # the same where the file registers it
+            require(known.method == recipe.method, "methods", "have names of their own", f"{recipe.name} twice")
 
     def cells(self) -> list[tuple[Cell, list[Recipe]]]:
         """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
         named = self.methods or (METHODS if self.protocol == "paper" else ())
-        wanted = {_plain(method) for method in named if not method.endswith(OWN)}
+        wanted = {typed(method) for method in named if not method.endswith(OWN)}
         own = {backbone: self._own(backbone) for backbone in self.backbones}
         return [
-            (cell, [recipe for recipe in cell.recipes() if not named or _plain(recipe.name) in wanted]
-             + own[cell.backbone])
+            (cell, list({
+                recipe.name: recipe
+                for recipe in (*cell.recipes(), *own[cell.backbone])
+                if not named or typed(recipe.name) in wanted or recipe in own[cell.backbone]
+            }.values()))
             for cell in self._cells()
         ]  # fmt: skip
 
     def _own(self, backbone: str) -> list[Recipe]:
-        files = [method for method in dict.fromkeys(self.methods) if method.endswith(OWN)]
-        return [recipe for file in files for recipe in own_recipes(file, backbone=backbone)]
+        return [recipe for file in self._files() for recipe in own_recipes(file, backbone=backbone)]
+
+    def _files(self) -> list[str]:
+        return [method for method in dict.fromkeys(self.methods) if method.endswith(OWN)]
 
     def without_shifts(self) -> list[str]:
         """The data sets that have none of the shifts that were named."""
@@ -130,11 +137,6 @@ class Plan:
 
     def _protocol(self, dataset: str, shift: str) -> Protocol:
         return self.protocol or ("paper" if paper.in_tables(dataset, shift) else "rigorous")
-
-
-def _plain(name: str) -> str:
-    """A name as people may type it: `max-logit` is MaxLogit, `energy-ft` is Energy FT."""
-    return re.sub(r"[^a-z0-9+]", "", name.lower())
 
 
 def datasets_at_hand(root: str | None) -> tuple[str, ...]:

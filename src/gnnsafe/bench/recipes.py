@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from inspect import signature
+from inspect import getfile, signature
+from pathlib import Path
 from typing import Literal
+
+import xxhash
 
 from gnnsafe.bench import paper
 from gnnsafe.datasets import DATASETS
+from gnnsafe.errors import require, require_known
 from gnnsafe.methods import METHODS, MSP, Agreement, DiffusedKNN, Energy, GNNSafe, MaxLogit, Method, Propagated
 from gnnsafe.models import MODELS
 from gnnsafe.sparse import Isolated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
 
 __all__ = [
-    "BACKBONES",
-    "OWN_TRAINING",
     "Protocol",
     "Recipe",
     "alone_and_propagated",
+    "backbones",
+    "code_of",
     "demo_recipes",
     "margins_text",
     "recipes",
+    "typed",
 ]
 
 Protocol = Literal["paper", "rigorous"]
-
-# methods that read a model made for them: its objective, and its model where that is no backbone
-OWN_TRAINING = {"gkde": ("kernel-dirichlet", None), "gpn": ("uncertain-cross-entropy", "gpn")}
-
-BACKBONES = tuple(name for name in MODELS if name not in {model for _, model in OWN_TRAINING.values()})
 
 PUBLISHED = "as in the published runs"
 UNCHOSEN = "common to all shifts, chosen by no figure"
@@ -44,10 +46,16 @@ class Recipe:
     method: Method
     model: str = "gcn"
     code: str = ""
-    """A hash of the file that the method is defined in, where that is not gnnsafe's own."""
+    """A hash of the files that define its method, objective and model, as far as these are not gnnsafe's own."""
     lr: float = paper.LEARNING_RATE
     chosen: dict[str, str] = field(default_factory=lambda: {"lr": f"{paper.LEARNING_RATE}, {PUBLISHED}"})
     """How each hyper-parameter was chosen."""
+
+
+def backbones() -> tuple[str, ...]:
+    """The models that any method reads: all in MODELS but those that a method has for itself."""
+    reserved = {method.model for method in METHODS.values()}
+    return tuple(name for name in MODELS if name not in reserved)
 
 
 def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone: str = "gcn") -> list[Recipe]:
@@ -71,7 +79,7 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     ]
     for key, method in METHODS.items():
         if key != "gnnsafe":
-            table += alone_and_propagated(method, backbone, key=key)
+            table += alone_and_propagated(method, backbone)
     further = {
         "Energy K=16": Propagated(Energy(), 16),
         "MSP K=8": Propagated(MSP(), 8),
@@ -79,11 +87,15 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
         "DiffusedKNN s=2 K=0": DiffusedKNN(diffusion=2, steps=0),
     }
     table += [Recipe(name, CrossEntropy(), method, backbone) for name, method in further.items()]
+    names = Counter(typed(recipe.name) for recipe in table)
+    twice = next((recipe.name for recipe in table if names[typed(recipe.name)] > 1), None)
+    require(twice is None, "name", "be one that no recipe has", f"'{twice}' twice", "register the method under another")
     published = protocol == "paper" and paper.in_tables(dataset, shift.removeprefix("planted-"))
     how = PUBLISHED if published else UNCHOSEN
     table = [_explained(recipe, how) for recipe in table]
     exposed = shift != "label" or DATASETS[dataset].classes > 3
-    return [recipe for recipe in table if exposed or not recipe.objective.needs_exposure]
+    table = [recipe for recipe in table if exposed or not recipe.objective.needs_exposure]
+    return [replace(recipe, code=recipe.code or code_of(MODELS[recipe.model])) for recipe in table]
 
 
 def margins_text(objective: EnergyMargin) -> str:
@@ -97,16 +109,42 @@ def _explained(recipe: Recipe, how: str) -> Recipe:
     return replace(recipe, chosen={**recipe.chosen, "margins": f"{margins_text(recipe.objective)}, {how}"})
 
 
-def alone_and_propagated(method: type[Method], backbone: str, *, key: str = "", code: str = "") -> list[Recipe]:
-    """A method as it is, and with K = 2 unless it has steps of its own; `key` is its name in METHODS."""
-    objective, model = OWN_TRAINING.get(key, ("cross-entropy", None))
-    if model is not None and backbone != "gcn":
+def alone_and_propagated(method: type[Method], backbone: str) -> list[Recipe]:
+    """A method as it is, and with K = 2 unless it has steps of its own; trained as the method says."""
+    if method.model is not None and backbone != "gcn":
         return []
-    name, trained = method.__name__, OBJECTIVES[objective]()
-    alone = Recipe(name, trained, method(), model or backbone, code)
+    require_known(f"{method.__name__}.objective", method.objective, OBJECTIVES)
+    if method.model is not None:
+        require_known(f"{method.__name__}.model", method.model, MODELS)
+    name, model, trained = _table_name(method), method.model or backbone, OBJECTIVES[method.objective]()
+    alone = Recipe(name, trained, method(), model, code_of(method, type(trained), MODELS[model]))
     if method is Energy or "steps" in signature(method).parameters:  # GNNSafe is Energy's; these have it built in
         return [alone]
-    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model or backbone, code)]
+    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model, alone.code)]
+
+
+def _table_name(method: type[Method]) -> str:
+    """What tables call a method: by its class, unless it is registered under another word."""
+    key = METHODS.name_of(method) or method.__name__
+    return method.__name__ if typed(key) == typed(method.__name__) else key
+
+
+def typed(name: str) -> str:
+    """A name as people may type it: `max-logit` is MaxLogit, `energy-ft` is Energy FT."""
+    return re.sub(r"[^a-z0-9+]", "", name.lower())
+
+
+def code_of(*kinds: type) -> str:
+    """A hash of the files that define those of the classes that are not gnnsafe's own; nothing where all are."""
+    files = {_text(kind): None for kind in kinds if kind not in METHODS.own | OBJECTIVES.own | MODELS.own}
+    return xxhash.xxh3_64_hexdigest(b"".join(files)) if files else ""
+
+
+def _text(kind: type) -> bytes:
+    try:
+        return Path(getfile(kind)).read_bytes()
+    except (TypeError, OSError):  # of a notebook or an archive
+        return repr(kind).encode()
 
 
 def demo_recipes(shift: str) -> list[Recipe]:

@@ -149,7 +149,7 @@ def _model(
     if key in _kept:
         return _kept[key]
     start, graph = perf_counter(), benchmark.id
-    model = MODELS[name](graph.num_features, HIDDEN, benchmark.num_classes)
+    model = MODELS[name](in_channels=graph.num_features, hidden_channels=HIDDEN, out_channels=benchmark.num_classes)
     settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "seed": benchmark.seed}
     history = train(model, graph, objective=objective, exposure=benchmark.exposure, **settings)
     trained = model, min(history.val_loss), perf_counter() - start

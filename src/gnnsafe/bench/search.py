@@ -12,12 +12,13 @@ import torch
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.plan import Cell
-from gnnsafe.bench.recipes import Recipe, margins_text
+from gnnsafe.bench.recipes import Recipe, code_of, margins_text
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.study import Task
 from gnnsafe.datasets import Benchmark
 from gnnsafe.graph import changed
 from gnnsafe.methods import MSP
+from gnnsafe.models import MODELS
 from gnnsafe.training import EnergyMargin
 
 __all__ = ["FOLDER", "STEPS", "Step", "Trial", "blind", "settled", "trials"]
@@ -86,7 +87,15 @@ STEPS = (
         "lr",
         _rates,
         # whatever scores afterwards: recipes that share a training share its trials
-        lambda recipe: Recipe("search", recipe.objective, MSP(), recipe.model, lr=recipe.lr, chosen={}),
+        lambda recipe: Recipe(
+            "search",
+            recipe.objective,
+            MSP(),
+            recipe.model,
+            code_of(type(recipe.objective), MODELS[recipe.model]),
+            recipe.lr,
+            {},
+        ),
         lambda record: record.val_loss,
         lambda recipe: f"{recipe.lr:g}",
         f"lowest ID validation loss among {', '.join(map(str, paper.LEARNING_RATES))}",

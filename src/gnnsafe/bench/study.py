@@ -20,7 +20,7 @@ from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, write
 from gnnsafe.datasets import DATASETS, Benchmark
 from gnnsafe.graph import fingerprint
-from gnnsafe.models import MODELS
+from gnnsafe.models import MODELS, Model
 
 __all__ = ["Task", "carry_out", "chains", "code_version", "data_fingerprint", "demo_cell", "tasks"]
 
@@ -41,6 +41,8 @@ class Task:
     data: str
     version: str
     folder: Path
+    models: tuple[type[Model], ...] = ()
+    """The classes of the recipes' models: a worker that is handed them has imported whoever registers them."""
 
     def record(self, recipe: Recipe, **outcome: Any) -> Record:
         """What is known of a run beforehand, and its outcome."""
@@ -135,7 +137,11 @@ def tasks(cells: Iterable[tuple[Cell, list[Recipe]]], *, root: str | None, versi
     """A task for each cell that has recipes; each data set is read once, here, for its fingerprint."""
     cells = [(cell, recipes) for cell, recipes in cells if recipes]
     data = {dataset: data_fingerprint(dataset, root) for dataset in {cell.dataset for cell, _ in cells}}
-    return [Task(cell, recipes, root, data[cell.dataset], version, folder) for cell, recipes in cells]
+    return [Task(cell, recipes, root, data[cell.dataset], version, folder, _models(recipes)) for cell, recipes in cells]
+
+
+def _models(recipes: list[Recipe]) -> tuple[type[Model], ...]:
+    return tuple(MODELS[name] for name in dict.fromkeys(recipe.model for recipe in recipes))
 
 
 def chains(work: Iterable[Task]) -> list[list[Task]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, path, place, progress_bar, terminal
-from gnnsafe.cli.train import SCORED_BY, bound_lines, rate_notes
+from gnnsafe.cli.train import bound_lines, rate_notes
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import require
 from gnnsafe.fitting import bound
 from gnnsafe.fitting.classes import renumbered
 from gnnsafe.graph import Data, changed
+from gnnsafe.methods import METHODS, Method
 from gnnsafe.saving import FILE
 
 __all__ = ["configure"]
@@ -28,7 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
-    parser.add_argument("--method", choices=SCORED_BY, required=True, help="the OOD score")
+    usual = (Method.objective, Method.model)  # others read a model made for them
+    any_model = [name for name, method in METHODS.items() if (method.objective, method.model) == usual]
+    parser.add_argument("--method", choices=any_model, required=True, help="the OOD score")
     parser.add_argument("--out", metavar="FOLDER", type=path, required=True, help="where the detector is written")
     add_graph_options(parser)
     parser.set_defaults(command=_refit)

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import asdict
 from typing import Any, get_args
 
-from gnnsafe.bench.recipes import BACKBONES
+from gnnsafe.bench.recipes import backbones
 from gnnsafe.cli.options import (
     GRAPH,
     add_graph_options,
@@ -23,19 +23,17 @@ from gnnsafe.cli.options import (
 from gnnsafe.datasets import read_graph
 from gnnsafe.errors import require
 from gnnsafe.files import writable
-from gnnsafe.fitting import AUTO, OWN_OBJECTIVES, Bound, Fitting, fitting
+from gnnsafe.fitting import AUTO, Bound, Fitting, fitting
 from gnnsafe.graph import Data
 from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import graph_lines
 from gnnsafe.saving import FILE
 from gnnsafe.scaling import Scale
+from gnnsafe.training import OBJECTIVES
 
-__all__ = ["SCORED_BY", "bound_lines", "configure", "rate_notes"]
+__all__ = ["bound_lines", "configure", "rate_notes"]
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
-
-# but for what only a model made for it can be scored by
-SCORED_BY = tuple(name for name, method in METHODS.items() if method.kind != "model")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,13 +57,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "folder, an .npz or a .pt file",
     )  # fmt: skip
     parser.add_argument(
-        "--backbone", choices=(*BACKBONES, "auto"), default="gcn", help=f"the model (default: gcn); auto trains "
-        f"{', '.join(AUTO)} and keeps the one that is right on most validation nodes",
+        "--backbone", choices=(*backbones(), "auto"), help=f"the model (default: gcn, or the method's own); auto "
+        f"trains {', '.join(AUTO)} and keeps the one that is right on most validation nodes",
     )  # fmt: skip
     parser.add_argument(
-        "--objective", choices=OWN_OBJECTIVES, help="(default: cross-entropy; with --exposure energy-margin)"
-    )
-    parser.add_argument("--method", choices=SCORED_BY, default="gnnsafe", help="the OOD score (default: gnnsafe)")
+        "--objective", choices=OBJECTIVES, help="(default: the method's, cross-entropy for most; with --exposure "
+        "energy-margin)",
+    )  # fmt: skip
+    parser.add_argument("--method", choices=METHODS, default="gnnsafe", help="the OOD score (default: gnnsafe)")
     parser.add_argument("--epochs", metavar="N", type=positive, default=200, help="of training (default: 200)")
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of weights and split (default: 0)")
     parser.add_argument(

@@ -20,7 +20,7 @@ from gnnsafe.errors import CalibrationWarning, InputError, require, require_whol
 from gnnsafe.explanation import Explanation, explanation
 from gnnsafe.graph import Graph, node_mask, node_number
 from gnnsafe.methods import Method
-from gnnsafe.models import MODELS
+from gnnsafe.models import MODELS, Model
 from gnnsafe.new_scores import NewDecisions, NewScores, Reach, new_scores
 from gnnsafe.outputs import Outputs
 
@@ -245,8 +245,8 @@ class Detector(Scorer):
                 "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
             )
         model = None if self.classifier is None else self.classifier.model
-        if hops is None and type(model) in MODELS.values() and self.forward is None:
-            hops = model.reach  # type: ignore[union-attr, assignment]
+        if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
+            hops = model.reach
         if hops is None and model is not None:
             raise InputError(
                 f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "

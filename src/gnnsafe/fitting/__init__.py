@@ -10,20 +10,17 @@ import torch
 from gnnsafe.bench.paper import COMMON
 from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.detector import Detector
-from gnnsafe.errors import GnnsafeWarning, require
+from gnnsafe.errors import GnnsafeWarning, require, require_known
 from gnnsafe.fitting.advice import advice
 from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
 from gnnsafe.fitting.classes import known_classes
 from gnnsafe.graph import Data, changed, check_feature_names, kept_names
-from gnnsafe.methods import own_method
+from gnnsafe.methods import Method, own_method
 from gnnsafe.metrics import accuracy, balanced_accuracy, majority_rate
 from gnnsafe.scaling import FeatureScaling, Scale
-from gnnsafe.training import OBJECTIVES, EnergyMargin, History, Objective, UncertainCrossEntropy
+from gnnsafe.training import OBJECTIVES, EnergyMargin, History, Objective
 
-__all__ = ["AUTO", "OWN_OBJECTIVES", "Bound", "Fitting", "Rates", "bound", "fitting", "known_classes"]
-
-# but for the one that only a model of its own can be trained by
-OWN_OBJECTIVES = tuple(name for name, objective in OBJECTIVES.items() if objective is not UncertainCrossEntropy)
+__all__ = ["AUTO", "Bound", "Fitting", "Rates", "bound", "fitting", "known_classes"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def fitting(
     data: Data,
     *,
     exposure: Data | None = None,
-    backbone: str = "gcn",
+    backbone: str | None = None,
     objective: str | None = None,
     method: str = "gnnsafe",
     epochs: int = 200,
@@ -86,8 +83,9 @@ def fitting(
     Args:
         data: The graph, with labels `y`.
         exposure: A graph whose every node is known to be OOD.
-        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes.
-        objective: A name in `OWN_OBJECTIVES`; unless told, the energy margin with `exposure`, else cross-entropy.
+        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes. Unless told,
+            the method's own model, or the GCN.
+        objective: A name in `OBJECTIVES`; unless told, the energy margin with `exposure`, else the method's.
         method: The OOD score, a name in `METHODS`.
         epochs: Of training.
         seed: Of the weights and the split.
@@ -100,8 +98,9 @@ def fitting(
         The detector and what was seen on the way. Its `warnings` are for the caller to show.
     """
     data = known_classes(data, seed, by_time=by_time)
-    minimised = _objective(objective, exposure)
     scorer = own_method(method)
+    backbone = _required("backbone", backbone, scorer.model, method) or "gcn"
+    minimised = _objective(objective, exposure, scorer, method)
     scaling = FeatureScaling.fitted(data.x, data.train_mask, scale)
     if exposure is not None:
         check_feature_names(exposure, kept_names(data, "feature_names", data.x.shape[1]))
@@ -141,9 +140,17 @@ def _scaled(data: Data, scaling: FeatureScaling | None) -> Data:
     return data if scaling is None else changed(data, x=scaling(data.x))
 
 
-def _objective(name: str | None, exposure: Data | None) -> Objective:
-    """The one of that name; margins in the middle of the paper's grids."""
-    name = name or ("cross-entropy" if exposure is None else "energy-margin")
+def _required(argument: str, given: str | None, own: str | None, method: str) -> str | None:
+    """What is given; where the method asks for one, that one and no other."""
+    require(None in (own, given) or given == own, argument, f"be {own} for {method}", given, "leave it out")
+    return own or given
+
+
+def _objective(name: str | None, exposure: Data | None, scorer: Method, method: str) -> Objective:
+    """The one of that name, or the one that the method asks for; margins in the middle of the paper's grids."""
+    own = None if scorer.objective == Method.objective else scorer.objective
+    name = _required("objective", name, own, method) or (Method.objective if exposure is None else "energy-margin")
+    require_known("objective", name, OBJECTIVES)
     kind = OBJECTIVES[name]
     require(
         exposure is None or kind.needs_exposure, "exposure", f"be left out for {name}, which does not read it", "one"

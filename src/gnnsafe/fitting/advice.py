@@ -25,7 +25,7 @@ def advice(
     trained: Trained, tried: Sequence[Trained], data: Data, detector: Detector, calibrated_on: str, lesson: Lesson
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
     """The backbones that were tried on a heterophilous graph besides, and all warnings."""
-    rivals, warnings = _heterophily(trained, tried, data, lesson)
+    rivals, warnings = _heterophily(trained, tried, data, lesson, compare=detector.method.model is None)
     predicted = detector.outputs(data).logits.argmax(dim=1)
     found = (_majority(predicted, data), _epochs(trained), _edges(data), _calibration(data, calibrated_on))
     return rivals, [*(warning for each in found for warning in each), *warnings]
@@ -101,14 +101,14 @@ def _calibration(data: Data, calibrated_on: str) -> Iterator[CalibrationWarning]
 
 
 def _heterophily(
-    trained: Trained, tried: Sequence[Trained], data: Data, lesson: Lesson
+    trained: Trained, tried: Sequence[Trained], data: Data, lesson: Lesson, *, compare: bool
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
-    """On a heterophilous graph, what the other backbones reach: each is trained to say so."""
+    """On a heterophilous graph, what the other backbones reach: each is trained to say so, if they may `compare`."""
     alike = label_homophily(data.y, data.train_mask | data.val_mask, data.edge_index)
     if alike is None or not alike[1] < HETEROPHILIC:
         return [], []
     names = {one.backbone for one in tried}
-    rivals = [] if len(tried) > 1 else [lesson(name) for name in AUTO if name not in names]
+    rivals = [] if len(tried) > 1 or not compare else [lesson(name) for name in AUTO if name not in names]
     every = sorted([*tried, *rivals], key=lambda one: -one.accuracy)
     reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in every)
     winner = best([*tried, *rivals])

@@ -48,7 +48,9 @@ class Lesson:
         if self.begin is not None:
             self.begin(backbone)
         data = self.data
-        model = MODELS[backbone](data.x.shape[1], HIDDEN, len(data.class_names))
+        model = MODELS[backbone](
+            in_channels=data.x.shape[1], hidden_channels=HIDDEN, out_channels=len(data.class_names)
+        )
         history = train(
             model,
             data,

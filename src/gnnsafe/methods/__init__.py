@@ -6,6 +6,7 @@ more out-of-distribution.
 
 import copy
 
+from gnnsafe.arguments import check_configuration
 from gnnsafe.errors import require, require_known
 from gnnsafe.methods.agreement import Agreement
 from gnnsafe.methods.base import Method
@@ -33,6 +34,7 @@ from gnnsafe.methods.odin import ODIN
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.react import ReAct
 from gnnsafe.methods.vim import ViM
+from gnnsafe.registry import Registry
 
 __all__ = [
     "GEBM",
@@ -65,7 +67,7 @@ __all__ = [
     "own_method",
 ]
 
-METHODS: dict[str, type[Method]] = {
+_OWN: dict[str, type[Method]] = {
     "msp": MSP,
     "max-logit": MaxLogit,
     "entropy": Entropy,
@@ -91,6 +93,8 @@ METHODS: dict[str, type[Method]] = {
     "nonzero-features": NonzeroFeatures,
     "degree": Degree,
 }
+
+METHODS = Registry("method", Method, _OWN, check_configuration)
 
 
 def own_method(method: Method | str | None) -> Method:

@@ -44,6 +44,12 @@ class Method(metaclass=PlainNumbers):
     kind: ClassVar[Kind] = "post-hoc"
     """What it needs: any classifier, a model made for it, the training graph beside the new one, or no model at all."""
 
+    objective: ClassVar[str] = "cross-entropy"
+    """The objective, a name in `OBJECTIVES`, that its model is trained by."""
+
+    model: ClassVar[str | None] = None
+    """The model, a name in `MODELS`, that it alone reads; None: any backbone."""
+
     def __init_subclass__(cls) -> None:
         """`score` and `reach` are Method's; who writes other base scores says anew how large a receptive field is."""
         super().__init_subclass__()

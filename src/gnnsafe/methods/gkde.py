@@ -29,6 +29,7 @@ class GKDE(Method):
     measure: Measure = "confidence"
 
     kind: ClassVar[Kind] = "model"
+    objective: ClassVar[str] = "kernel-dirichlet"
 
     base_reach = 0
 

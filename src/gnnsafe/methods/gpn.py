@@ -29,6 +29,8 @@ class GPN(Method):
     measure: Measure = "confidence"
 
     kind: ClassVar[Kind] = "model"
+    objective: ClassVar[str] = "uncertain-cross-entropy"
+    model: ClassVar[str | None] = "gpn"
 
     base_reach = 0
 

@@ -1,8 +1,7 @@
 """Models: node classifiers called `(x, edge_index)` like PyG's. One file each; `MODELS` is their table."""
 
-from torch import nn
-
 from gnnsafe.models.appnp import APPNP
+from gnnsafe.models.base import Model, check_constructor
 from gnnsafe.models.gat import GAT
 from gnnsafe.models.gcn import GCN
 from gnnsafe.models.gin import GIN
@@ -13,10 +12,11 @@ from gnnsafe.models.mixhop import MixHop
 from gnnsafe.models.mlp import MLP
 from gnnsafe.models.sgc import SGC
 from gnnsafe.outputs import CAREFUL
+from gnnsafe.registry import Registry
 
-__all__ = ["APPNP", "GAT", "GCN", "GIN", "GPN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop"]
+__all__ = ["APPNP", "GAT", "GCN", "GIN", "GPN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop", "Model"]
 
-MODELS: dict[str, type[nn.Module]] = {
+_OWN: dict[str, type[Model]] = {
     "gcn": GCN,
     "mlp": MLP,
     "gat": GAT,
@@ -29,4 +29,6 @@ MODELS: dict[str, type[nn.Module]] = {
     "gpn": GPN,
 }
 
-CAREFUL.update(MODELS.values())
+MODELS = Registry("model", Model, _OWN, check_constructor)
+
+CAREFUL.update(MODELS.own)

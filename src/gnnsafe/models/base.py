@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from inspect import signature
+from inspect import Parameter, signature
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -11,13 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.arguments import PlainNumbers
-from gnnsafe.errors import is_number, require, require_whole
+from gnnsafe.arguments import PlainNumbers, declared_types
+from gnnsafe.errors import InputError, is_number, require, require_whole
 from gnnsafe.models.inputs import check_fits
 from gnnsafe.outputs import Penultimate
 from gnnsafe.randomness import DRAWING
 
-__all__ = ["Backbone", "Constructed", "glorot"]
+__all__ = ["Backbone", "Model", "check_constructor", "glorot"]
+
+VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def glorot(rows: int, columns: int) -> nn.Parameter:
@@ -34,10 +36,19 @@ class _Drawn(PlainNumbers):
             return super().__call__(*args, **kwargs)
 
 
-class Constructed(nn.Module, metaclass=_Drawn):
-    """A module that remembers what it was constructed with, so that a file can say how to make it again."""
+class Model(nn.Module, metaclass=_Drawn):
+    """A module called `(x, edge_index)` that knows what it was constructed with, so that a file can say how to make it.
+
+    A model of one's own derives from it to be registered (`MODELS.register`). Its constructor takes `in_channels`,
+    `hidden_channels`, `out_channels` and whatever else has a default, each declared with its type.
+    """
 
     arguments: dict[str, Any]
+
+    @property
+    def reach(self) -> int | None:
+        """The receptive field in hops: from how many edges away other nodes count in a node's logits; None: unknown."""
+        return None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """The arguments by their names; a copy is made without any, and gets those of its original."""
@@ -52,7 +63,19 @@ class Constructed(nn.Module, metaclass=_Drawn):
         return module
 
 
-class Backbone(Constructed):
+def check_constructor(model: type[Model]) -> None:
+    """Raise an `InputError` unless a registered model is constructed as ours are, with arguments of declared types."""
+    rule = "have a constructor (in_channels: int, hidden_channels: int, out_channels: int, …) and defaults for all else"
+    try:
+        signature(model).bind(**dict.fromkeys(("in_channels", "hidden_channels", "out_channels")))
+    except TypeError as error:
+        raise InputError(f"'model' must {rule} (got {model.__name__}: {error})") from None
+    kinds, parameters = declared_types(model.__init__, model.__name__), signature(model).parameters
+    lacking = next((str(one) for one in parameters.values() if one.kind in VARIABLE or one.name not in kinds), None)
+    require(lacking is None, "model", "declare each argument and its type", f"'{lacking}' of {model.__name__}")
+
+
+class Backbone(Model):
     """H ← Dropout(ReLU(BatchNorm(layer(H)))) from layer to layer, logits layer(H) + b.
 
     A model says what it reads of a graph (`read`), its first layer (`stem`) and each other one (`layer`). A bias before

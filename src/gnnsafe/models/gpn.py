@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import is_number, require, require_whole
-from gnnsafe.models.base import Constructed
+from gnnsafe.models.base import Model
 from gnnsafe.models.inputs import check_fits, feature_matrix
 from gnnsafe.models.radial import RadialFlows
 from gnnsafe.outputs import Penultimate
@@ -20,7 +20,7 @@ __all__ = ["GPN"]
 MOST_EVIDENCE = 30.0  # |log|; beyond it float32 has no room for a diffusion
 
 
-class GPN(Constructed):
+class GPN(Model):
     """Graph posterior network: log α, α = 1 + PageRank(β), β_c = (4π)^{d/2} p(c) q(MLP(x) | c) (Stadler et al., 2021).
 
     With log α as logits, their softmax is the mean of Dir(α) and their energy −log α₀. q are radial flows on d latent

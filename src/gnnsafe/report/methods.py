@@ -39,4 +39,4 @@ def methods_table(
 
 
 def _first_line(documented: type) -> str:
-    return (documented.__doc__ or "").splitlines()[0]
+    return next(iter((documented.__doc__ or "").strip().splitlines()), "")

@@ -31,12 +31,12 @@ from gnnsafe.held_out import UsedNodes
 from gnnsafe.hetero import EdgeType
 from gnnsafe.methods import Method
 from gnnsafe.saving.models import SavedModel
-from gnnsafe.saving.parts import Unpacking, packed
+from gnnsafe.saving.parts import Unpacking, UnregisteredError, packed
 from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
 
-FORMAT = 2  # to be raised when what is written changes
+FORMAT = 3  # to be raised when what is written changes
 FILE = "detector.json"
 
 Name = str | int | float | bool
@@ -129,6 +129,8 @@ def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
     tensors = _tensors(_tensors_file(folder, record["tensors"]), content, record["tensors"])
     try:
         return _saved(record, tensors), tensors
+    except UnregisteredError:
+        raise
     except InputError as error:  # what it says, or a rule of what it names
         raise _damaged(folder / FILE, str(error)) from error
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""The model of a saved detector: ours with its weights, anybody else's by what tells it from any other."""
+"""The model of a saved detector: a registered one with its weights, any other by what tells it from the rest."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import Any, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.errors import InputError, SavedFileError, require_known
+from gnnsafe.errors import InputError, SavedFileError, require, require_known
 from gnnsafe.hashing import weights_digest
 from gnnsafe.models import MODELS
-from gnnsafe.saving.parts import PARTS, Unpacking, packed
+from gnnsafe.randomness import OwnRandomness
+from gnnsafe.saving.parts import PARTS, Unpacking, UnregisteredError, packed
 
 __all__ = ["SavedModel"]
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What tells a model from any other; one of gnnsafe.models has `arguments`, and its weights are saved too."""
+    """What tells a model from any other; a registered one has `arguments`, and its weights are saved too."""
 
     name: str
+    """Of its class."""
+    registered: str | None
+    """Its name in `MODELS`."""
     state: dict[str, str]
     """Type and shape of every weight."""
     weights: str
@@ -31,32 +35,39 @@ class SavedModel:
 
     @classmethod
     def of(cls, model: nn.Module, tensors: dict[str, Tensor]) -> SavedModel:
-        """The model; if it is ours, its weights are put into `tensors`."""
-        state, ours = _state(model), type(model) in MODELS.values()
-        if ours:
+        """The model; if it is registered, its weights are put into `tensors`."""
+        state, registered = _state(model), MODELS.name_of(type(model))
+        if registered is not None:
+            other = next((name for name in model.state_dict() if name not in state), None)
+            require(other is None, "model", "have tensors alone in its state to be saved", f"'{other}'")
             tensors.update({f"model.{name}": tensor for name, tensor in state.items()})
-        return cls(type(model).__name__, _shapes(state), weights_digest(model), _arguments(model) if ours else None)
+        arguments = None if registered is None else _arguments(model)
+        return cls(type(model).__name__, registered, _shapes(state), weights_digest(model), arguments)
 
     def built(self, tensors: Mapping[str, Tensor]) -> nn.Module:
-        """The model of ours that was saved, in evaluation mode.
+        """The registered model that was saved, in evaluation mode.
 
         Raises:
-            InputError: It is none of ours.
+            InputError: It was not registered when it was saved.
             SavedFileError: There is no such model, or `tensors` are not its weights.
         """
-        if self.arguments is None:
+        if self.registered is None or self.arguments is None:
             raise InputError(
                 f"'model' must be given: the detector was saved with a {self.name}, which is none of gnnsafe.models "
                 "(got none); use gnnsafe.load(folder, model)"
             )
-        made = next((model for model in MODELS.values() if model.__name__ == self.name), None)
+        made = MODELS.get(self.registered)
         if made is None:
-            raise SavedFileError(f"'model.name' must be one of gnnsafe.models (got {self.name!r})")
+            raise UnregisteredError(
+                f"'model' must be a registered one (got '{self.registered}', a {self.name}); import or install what "
+                "registers it"
+            )
         try:
             self._check_arguments(made, Unpacking(tensors))
-            with torch.device("meta"):  # no weights are drawn and no memory is taken: they are all in the file
+            # Of ours no weights are drawn and no memory is taken: they are all in the file.
+            with torch.device("meta") if made in MODELS.own else OwnRandomness(0):
                 model: nn.Module = made(**self.arguments)
-        except (InputError, TypeError, RuntimeError) as error:
+        except Exception as error:  # whatever a constructor of somebody's raises
             raise SavedFileError(f"'folder' must hold the arguments of a {self.name} (got {error})") from error
         state = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
         have, want = ({name: tensor.shape for name, tensor in part.items()} for part in (state, model.state_dict()))
@@ -77,10 +88,10 @@ class SavedModel:
                 unpacking.count(value, f"model.arguments.{name}")
 
     def check(self, model: nn.Module) -> None:
-        """`model` is the one that was saved: its class, its arguments if it is ours, its shapes, and every weight."""
+        """`model` is the one that was saved: its class, its arguments if it is registered, its shapes, every weight."""
         name, state = type(model).__name__, _state(model)
         self._require_same(name == self.name, f"a {name}")
-        arguments = _arguments(model) if self.arguments is not None and type(model) in MODELS.values() else {}
+        arguments = {} if self.arguments is None or MODELS.name_of(type(model)) is None else _arguments(model)
         for have, want in ((_shapes(state), self.state), (arguments, self.arguments or {})):
             for key in sorted({*have, *want}):
                 found, right = have.get(key, "none"), want.get(key, "none")
@@ -96,7 +107,7 @@ PARTS[SavedModel.__name__] = SavedModel
 
 
 def _arguments(model: nn.Module) -> dict[str, Any]:
-    """The arguments that a model of ours was constructed with."""
+    """The arguments that a registered model was constructed with."""
     arguments: Any = model.arguments
     return {name: packed(value, name, {}) for name, value in arguments.items()}
 

@@ -1,5 +1,8 @@
 """Training: objectives say what is minimised, the loop minimises it. `OBJECTIVES` is their table."""
 
+from gnnsafe.arguments import check_configuration
+from gnnsafe.errors import require
+from gnnsafe.registry import Registry
 from gnnsafe.training.kernel_dirichlet import KernelDirichlet
 from gnnsafe.training.loop import History, train
 from gnnsafe.training.objectives import (
@@ -24,7 +27,7 @@ __all__ = [
     "train",
 ]
 
-OBJECTIVES: dict[str, type[Objective]] = {
+_OWN: dict[str, type[Objective]] = {
     "cross-entropy": CrossEntropy,
     "outlier-exposure": OutlierExposure,
     "energy-margin": EnergyMargin,
@@ -32,3 +35,14 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "kernel-dirichlet": KernelDirichlet,
     "uncertain-cross-entropy": UncertainCrossEntropy,
 }
+
+
+def _check(objective: type[Objective]) -> None:
+    check_configuration(objective)
+    frozen = objective.__hash__ is not None
+    require(
+        frozen, objective.__name__, "be a frozen dataclass", "one that can be changed", "use @dataclass(frozen=True)"
+    )
+
+
+OBJECTIVES = Registry("objective", Objective, _OWN, _check)
