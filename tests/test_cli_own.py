@@ -57,6 +57,22 @@ def detector(files) -> Path:
 
 
 class TestTrain:
+    @pytest.mark.parametrize(
+        ("method", "line"),
+        [("gkde", r"^gcn trained by KernelDirichlet\("), ("gpn", r"^gpn trained by UncertainCrossEntropy\(")],
+    )
+    def test_a_method_says_which_objective_and_model_it_needs(self, files, tmp_path, capsys, method, line):
+        command = ["train", str(files / "graph"), "--out", str(tmp_path), "--epochs", "2", "--method", method]
+        assert cli.main(command) == 0
+        assert re.search(line, capsys.readouterr().out, re.M)
+        assert cli.main(["score", str(tmp_path), str(files / "new"), "--out", str(tmp_path / "s.csv")]) == 0
+        capsys.readouterr()
+        for option, value in (("objective", "cross-entropy"), ("backbone", "auto")):
+            expected = f"gnnsafe: '{option}' must be .* for {method} \\(got {value}\\); leave it out\n"
+            if method == "gpn" or option == "objective":
+                assert cli.main([*command, f"--{option}", value]) == 2
+                assert re.fullmatch(expected, capsys.readouterr().err)
+
     def test_says_what_it_did_and_saves_a_calibrated_detector(self, files, tmp_path, capsys):
         arguments = ["train", str(files / "graph"), "--out", str(tmp_path / "d"), "--epochs", "5", "--method", "energy"]
         assert cli.main([*arguments, "--backbone", "mlp", "--seed", "3"]) == 0
