@@ -246,7 +246,7 @@ class Thawed(Objective):
 
 
 class Plain(Method):
-    def score(self, outputs): ...
+    def base_scores(self, outputs): ...
 
 
 @pytest.mark.parametrize(

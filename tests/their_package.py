@@ -22,6 +22,7 @@ class Distance(Method):
     factor: float = 2.0
     mean_: Tensor = fitted()
 
+    base_reach = 0
     objective = "smoothed"
 
     def fit(self, outputs, y, mask):
@@ -29,7 +30,7 @@ class Distance(Method):
         self.mean_ = outputs.graph.x[mask].mean(dim=0)
         return self
 
-    def score(self, outputs):
+    def base_scores(self, outputs):
         return self.factor * (outputs.graph.x - self.mean_).norm(dim=1)
 
 

@@ -140,7 +140,9 @@ def test_two_files_with_one_method(file):
 def test_the_readmes_ten_lines_are_in_every_table(tmp_path, capsys, monkeypatch):
     """As the README tells it: a run without it, the file, a run of it alone; workers import it too."""
     blocks = README.read_text(encoding="utf-8").split("```")
-    (code,) = [block.removeprefix("python\n") for block in blocks if "(Method)" in block]
+    (code,) = [
+        block.removeprefix("python\n") for block in blocks if block.startswith("python\n") and "(Method)" in block
+    ]
     assert len([line for line in code.splitlines() if line]) <= 10
     monkeypatch.chdir(tmp_path)
     Path("laplace.py").write_text(code, encoding="utf-8")
