@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,13 +28,21 @@ def test_replacing_is_all_or_nothing(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_link_is_followed(tmp_path):
-    (tmp_path / "real.txt").write_text("old")
-    (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
-    with replacing(tmp_path / "link.txt") as part:
+def test_a_link_is_followed_where_the_user_names_it_and_else_replaced(tmp_path):
+    real, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    real.write_text("old")
+    link.symlink_to(real)
+    with replacing(writable("--out", link, file="")) as part:
         part.write_text("new")
-    assert (tmp_path / "real.txt").read_text() == "new"
-    assert (tmp_path / "link.txt").is_symlink()
+    assert (real.read_text(), link.is_symlink()) == ("new", True)
+    with replacing(link) as part:
+        part.write_text("ours")
+    assert (real.read_text(), link.read_text(), link.is_symlink()) == ("new", "ours", False)
+
+
+def test_an_error_names_the_file(tmp_path):
+    with pytest.raises(OSError, match=r"No space left on device: '.*scores.csv'"), replacing(tmp_path / "scores.csv"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_name_as_long_as_names_may_be(tmp_path):

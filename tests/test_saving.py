@@ -155,6 +155,20 @@ def test_saved_again_leaves_files_of_others_alone(model, saved, blocks):
     assert gnnsafe.load(saved).calibration_ is None
 
 
+def test_links_in_the_folder_are_replaced_and_not_written_through(model, saved, blocks, tmp_path):
+    """Such as those of a versioned store, or planted ones."""
+    detector = Detector(model, "energy").fit(blocks)
+    for path in list(saved.iterdir()):
+        path.rename(tmp_path / f"stored-{path.name}")
+        path.symlink_to(tmp_path / f"stored-{path.name}")
+    stored = {path: path.read_bytes() for path in tmp_path.glob("stored-*")}
+    detector.save(saved)
+    assert len(stored) == 2
+    assert stored == {path: path.read_bytes() for path in stored}
+    assert not any(path.is_symlink() for path in saved.iterdir())
+    assert torch.equal(gnnsafe.load(saved).score(blocks), detector.score(blocks))
+
+
 def test_a_save_that_fails_leaves_what_was_there(model, saved, blocks, monkeypatch):
     def full(self, *_, **__):
         raise OSError("No space left on device")

@@ -17,18 +17,21 @@ __all__ = ["locked", "replacing", "writable"]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to that becomes `path` (or what it links to) when the block ends well, and else vanishes.
+    """A path to write to that becomes `path` when the block ends well, and else vanishes; errors name `path`.
 
     It lies in the same folder under a random name, and is created new: two writers never share one, whatever their
-    thread, process or container, and a link that somebody planted is not followed.
+    thread, process or container. No link that somebody planted is followed, neither there nor at `path`, where it is
+    replaced; a link that the user names is resolved by `writable`.
     """
-    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".gnnsafe-{secrets.token_hex(8)}")
     part.touch(exist_ok=False)  # with the permissions that the user's umask gives to new files
     try:
         yield part
         os.replace(part, path)
+    except OSError as error:  # such as a full disk
+        error.filename = error.filename or str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 
@@ -54,7 +57,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def writable(name: str, path: Path, *, file: str, inputs: Iterable[Path] = ()) -> Path:
-    """`path`, or `file` in it where it is a folder; an `InputError` now where writing it would fail or do harm later.
+    """`path`, or `file` in it where it is a folder, or what it links to; an `InputError` where writing it would fail.
 
     Args:
         name: What the path is called in a complaint.
@@ -67,6 +70,7 @@ def writable(name: str, path: Path, *, file: str, inputs: Iterable[Path] = ()) -
     """
     try:
         path = path / file if path.is_dir() else path
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(path.stat().st_mode):
                 raise OSError("it is no regular file")
