@@ -30,7 +30,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield part
         os.replace(part, path)
     except OSError as error:  # such as a full disk
-        error.filename = error.filename or str(path)
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
         raise
     finally:
         part.unlink(missing_ok=True)
