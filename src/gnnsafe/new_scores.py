@@ -59,9 +59,10 @@ def new_scores(
     outputs = ask(found.part)
     scores = method.score(outputs)
     whole = found.kept.all() and found.part.edge_index.shape == graph.edge_index.shape
-    if not whole and not (trusted and _ours(method)):
-        picked = _spread(found.asked)
-        other, kept = _otherwise(graph, picked, _spread(~found.kept), reach, read)
+    sure = whole and (found.asked.all() or not touched)  # all was read, and nobody else may have changed
+    if not sure and not (trusted and _ours(method)):
+        picked = _spread(found.asked, 1 if whole else PROBED)  # several might have all of a small graph in sight
+        other, kept = _otherwise(graph, picked, _spread(~found.kept, PROBED), reach, read)
         again, near = ask(other), reached(graph.edge_index.flip(0), picked, reach.method)
         _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
         if not _ours(method):
@@ -114,11 +115,11 @@ def _check_logits(logits: Tensor, others: Tensor, reach: Reach) -> None:
         )
 
 
-def _spread(mask: Tensor) -> Tensor:
-    """A few of the nodes in a mask, far from each other in their order."""
+def _spread(mask: Tensor, count: int) -> Tensor:
+    """So many of the nodes in a mask, far from each other in their order."""
     nodes, chosen = mask.nonzero().flatten(), torch.zeros_like(mask)
     if len(nodes):
-        chosen[nodes[torch.linspace(0, len(nodes) - 1, PROBED).long()]] = True
+        chosen[nodes[torch.linspace(0, len(nodes) - 1, count).long()]] = True
     return chosen
 
 

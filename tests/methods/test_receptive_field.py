@@ -119,7 +119,8 @@ class TestMethodsOfOnesOwn:
 
     @pytest.fixture
     def code(self) -> str:
-        (code,) = [block for block in README.read_text(encoding="utf-8").split("```") if "(Method)" in block]
+        blocks = README.read_text(encoding="utf-8").split("```")
+        (code,) = [block for block in blocks if block.startswith("python\n") and "(Method)" in block]
         return code.removeprefix("python\n")
 
     @staticmethod
@@ -151,6 +152,13 @@ class TestMethodsOfOnesOwn:
         detector = detector_of(wrap(self.laplace(code.replace("base_reach = 1", "base_reach = 0"))), data)
         with pytest.raises(InputError, match=r"^'base_reach' must be the method's receptive field .*scores differ by"):
             detector.score_new(data, [12])
+
+    def test_in_a_graph_that_is_read_whole_nobody_is_left_out(self, code):
+        data = Data(x=path(40).x[:9], edge_index=path(9).edge_index[:, :16], y=torch.arange(9) % 3)
+        data.train_mask = torch.ones(9, dtype=torch.bool)
+        detector = detector_of(self.laplace(code.replace("base_reach = 1", "base_reach = 0")), data)
+        with pytest.raises(InputError, match=r"^'base_reach' must be"):  # it would name 2 to 6, but 1 and 7 change too
+            detector.score_new(data, [4])
 
     def test_another_score_is_another_receptive_field(self):
         class Wider(METHODS["msp"]):
