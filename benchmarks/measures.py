@@ -17,11 +17,12 @@ from benchmarks.timing import Blocks, Machine, Work, in_turns, once, several
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, metrics, train
 from gnnsafe.bench.recipes import demo_recipes
 from gnnsafe.bench.run import _kept, run
-from gnnsafe.graph import reaching
 from gnnsafe.methods import GNNSafe
 from gnnsafe.models import GCN, MODELS
 from gnnsafe.models.two_layers import FewRows, LastLayer, TwoLayers
-from gnnsafe.sparse import Sparse, gcn_matrix
+from gnnsafe.prepared import prepare
+from gnnsafe.regions import reached
+from gnnsafe.sparse import Sparse
 from gnnsafe.training import Objective
 
 MARGIN = (-5.0, -1.0, 0.1)
@@ -202,9 +203,9 @@ def both_passes(
     model: GCN, graph: Any, mask: str, objective: Objective, validation: Any, beside: TwoLayers | None = None
 ) -> TwoLayers:
     """The passes that training by that objective takes."""
-    rows = reaching(getattr(graph, mask), graph.edge_index, objective.reach() or 0)
+    rows = reached(graph.edge_index.flip(0), getattr(graph, mask), objective.reach() or 0).nonzero().squeeze(1)
     val = torch.empty(0, dtype=torch.int64) if validation is None else validation.nonzero().squeeze(1)
-    return TwoLayers(model, graph, rows, val, beside)
+    return TwoLayers(model, prepare(graph), rows, val, beside)
 
 
 def step_work(passes: TwoLayers, classes: int) -> Work:
@@ -228,8 +229,8 @@ def _last_layer(layer: LastLayer, classes: int) -> Work:
 
 def scoring_work(model: GCN, graph: Any) -> Work:
     """One forward on all rows and two products with a vector."""
-    inputs = model.prepare(graph.x, graph.edge_index)
-    nodes, classes = graph.x.shape[0], model.biases[0].numel()
-    adjacency = gcn_matrix(graph.edge_index, num_nodes=nodes, dtype=graph.x.dtype)
+    graph = prepare(graph)
+    inputs, adjacency = model.prepare(graph), graph.edges.convolution()
+    nodes, classes = graph.num_nodes, model.biases[0].numel()
     last = _dense(nodes, plain.HIDDEN, classes) + _sparse(adjacency, classes)
     return _first_layer(inputs) + last + _sparse(adjacency, 1) + _sparse(adjacency, 1)

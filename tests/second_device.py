@@ -54,6 +54,10 @@ AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 class Second(backend_registration._DummyBackendModule):
     """What torch asks of a device's module, `torch.second`."""
 
+    def is_available(self) -> bool:
+        """No: `nn.DataParallel` and others that look for devices of their own are to find none."""
+        return False
+
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         """What autocast may compute in."""
         return [torch.float16, torch.bfloat16]

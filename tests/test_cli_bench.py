@@ -107,7 +107,7 @@ def test_a_failed_run_is_told_and_tried_again(tmp_path, capsys):
         mended = False
 
         def base_scores(self, outputs):
-            if not self.mended and "mask" in outputs.graph and outputs.graph.mask.all():  # in a domain of its own
+            if not self.mended and "mask" in outputs.graph.data and outputs.graph.mask.all():  # in a domain of its own
                 raise RuntimeError("not today")
             return super().base_scores(outputs)
 

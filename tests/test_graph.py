@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gnnsafe.graph import check_graph, masked, node_labels, node_mask
+from gnnsafe.graph import masked, node_labels, node_mask
+from gnnsafe.prepared import admitted
 from gnnsafe.sparse import Sparse
 
 EDGES = torch.tensor([[0], [1]])
@@ -17,16 +18,10 @@ def graph(**changes) -> SimpleNamespace:
 
 
 def test_what_is_a_graph(directed, blocks):
-    check_graph(directed)
-    check_graph(blocks)
-    check_graph(graph(edge_index=torch.empty(2, 0, dtype=torch.int64)))
-    check_graph(graph(x=torch.rand(3, 2, dtype=torch.float64)), num_features=2)
-
-
-def test_content_is_looked_at_where_it_is_asked_for():
-    check_graph(graph(x=torch.full((3, 2), float("nan")), edge_index=torch.tensor([[0], [7]])), content=False)
-    with pytest.raises(ValueError, match="'x' must have 5 features"):
-        check_graph(graph(), num_features=5, content=False)
+    admitted(directed)
+    admitted(blocks)
+    admitted(graph(edge_index=torch.empty(2, 0, dtype=torch.int64)))
+    admitted(graph(x=torch.rand(3, 2, dtype=torch.float64)), num_features=2)
 
 
 def test_masked():
@@ -53,12 +48,12 @@ def test_masked():
 )
 def test_what_is_not(changes, message):
     with pytest.raises(ValueError, match=message):
-        check_graph(graph(**{"x": torch.rand(4, 4), **changes}), num_features=4)
+        admitted(graph(**{"x": torch.rand(4, 4), **changes}), num_features=4)
 
 
 def test_not_a_graph_at_all():
     with pytest.raises(ValueError, match=r"'data' must have x and edge_index, as PyG's Data has \(got int\)"):
-        check_graph(3)
+        admitted(3)
 
 
 def test_infinity_in_sparse_features_is_found():
@@ -66,7 +61,7 @@ def test_infinity_in_sparse_features_is_found():
 
     x = Sparse(sp.csr_array([[0.0, float("inf")], [1.0, 0.0]])).csr
     with pytest.raises(ValueError, match=r"'x' must be finite \(got 1 NaN or infinite of 2 values\)"):
-        check_graph(graph(x=x, edge_index=EDGES))
+        admitted(graph(x=x, edge_index=EDGES))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_the_model_runs_once_and_is_left_as_it_was_found(directed):
     model.frozen.eval()
     outputs = Outputs.of(model, directed)
     assert outputs.logits.shape == (5, 2)
-    assert outputs.graph is directed
+    assert outputs.graph.data is directed
     assert model.calls == 1
     assert model.training
     assert model.dropout.training
@@ -278,12 +278,12 @@ class TestTask:
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 @pytest.mark.parametrize("name", MODELS)
-def test_our_models_look_at_every_number_themselves(directed, name, layout):
-    """Once while they remember the graph, and again when it has changed, by whatever way."""
+def test_every_number_of_bare_data_is_looked_at(directed, name, layout):
+    """Again when it has changed, by whatever way."""
     if layout == "csr":
         directed.x = Sparse(sp.csr_array(directed.x.numpy())).csr
     model = MODELS[name](6, 8, 2)
-    assert Classifier(model).checks_content
+    assert Classifier(model).takes_prepared
     Outputs.of(model, directed)
     entries = directed.x if layout == "dense" else directed.x.values()
     entries.numpy()[0] = float("nan")  # torch does not see it
@@ -295,7 +295,7 @@ def test_our_models_look_at_every_number_themselves(directed, name, layout):
         Outputs.of(model, directed)
 
 
-def test_nobody_else_is_trusted_to(directed):
+def test_whoever_changes_the_forward_is_asked_about_features_and_edges(directed):
     class Summed(GCN):
         def forward(self, x, edge_index):
             source, target = edge_index
@@ -306,7 +306,7 @@ def test_nobody_else_is_trusted_to(directed):
     hooked.register_forward_pre_hook(lambda module, inputs: (inputs[0].nan_to_num(), inputs[1]))
     calls = [(Model(), None), (Summed(6, 8, 2), None), (patched, None), (hooked, None), (GCN(6, 8, 2), GCN.__call__)]
     for model, forward in calls:
-        assert not Classifier(model, forward=forward).checks_content
+        assert not Classifier(model, forward=forward).takes_prepared
     directed.edge_index[0, 0] = -1  # the last node to torch
     with pytest.raises(ValueError, match="'edge_index' must hold node ids >= 0"):
         Outputs.of(Summed(6, 8, 2), directed)

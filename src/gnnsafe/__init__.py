@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gnnsafe.errors import GnnsafeError
     from gnnsafe.logits import score_logits
     from gnnsafe.outputs import Outputs
+    from gnnsafe.prepared import prepare
     from gnnsafe.propagation import propagate
     from gnnsafe.scores import energy, entropy, generalized_entropy, max_logit, max_softmax
     from gnnsafe.training import (
@@ -50,6 +51,7 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "prepare",
     "propagate",
     "read_graph",
     "score_logits",
@@ -64,6 +66,7 @@ _HOMES = {
     "errors": ("GnnsafeError",),
     "logits": ("score_logits",),
     "outputs": ("Outputs",),
+    "prepared": ("prepare",),
     "propagation": ("propagate",),
     "scores": ("energy", "entropy", "generalized_entropy", "max_logit", "max_softmax"),
     "training": (

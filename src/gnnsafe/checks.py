@@ -90,16 +90,15 @@ def as_tensor(name: str, value: Any) -> Tensor:
         raise InputError(f"'{name}' must be an array of numbers (got {type(value).__name__}: {error})") from error
 
 
-def check_features(x: object, *, content: bool = True) -> Tensor:
-    """`x`, once it is known to be floating, [nodes, features], dense or CSR, not empty, and its `content` finite."""
+def check_features(x: object) -> Tensor:
+    """`x`, once it is known to be floating, [nodes, features], dense or CSR, not empty, and finite."""
     x = check_tensor("x", x, torch.strided, torch.sparse_csr)
     require(
         x.dim() == 2 and x.shape[0] > 0 and x.is_floating_point(),
         "x", "be a floating tensor of shape [nodes, features]", Shape(x),
     )  # fmt: skip
-    if content:
-        check_places("x", x)
-        check_finite("x", x)
+    check_places("x", x)
+    check_finite("x", x)
     return x
 
 
@@ -170,15 +169,15 @@ def check_scores(scores: Tensor) -> None:
     check_finite("scores", scores)
 
 
-def check_edge_index(edge_index: Tensor, num_nodes: int, *, content: bool = True) -> None:
-    """Edges are integers of shape [2, edges], and their `content` the ids of `num_nodes` nodes."""
+def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
+    """Edges are integers of shape [2, edges], the ids of `num_nodes` nodes."""
     check_tensor("edge_index", edge_index)
     integer = edge_index.dtype in (torch.int64, torch.int32)
     require(
         edge_index.dim() == 2 and edge_index.shape[0] == 2 and integer,
         "edge_index", "be an int64 or int32 tensor of shape [2, edges]", Shape(edge_index),
     )  # fmt: skip
-    if content and edge_index.numel():
+    if edge_index.numel():
         low, high = (int(end) for end in torch.aminmax(edge_index))
         require(low >= 0, "edge_index", "hold node ids >= 0", low)
         require(high < num_nodes, "edge_index", f"hold node ids < {num_nodes}, the number of nodes", high)

@@ -216,14 +216,14 @@ def explanation(
     class_names: tuple[Any, ...] | None = None,
 ) -> Explanation:
     """The score that `method` gives to a node of these outputs, taken apart."""
-    own, how, edges = base_scores_of(method, outputs), method.propagation, outputs.graph.edge_index
+    own, how, edges = base_scores_of(method, outputs), method.propagation, outputs.graph.edges
     scores, row = how(own, edges), how.weights(edges, node, num_nodes=len(own))
     p_value, compared = _standing(calibration, outputs, scores, node)
     logits = outputs.logits[node].double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
     shares = _shares(row, own)
-    drawn, joined, around = _ego(edges, node, row, scores, hops=max(1, min(how.steps, 2)))
+    drawn, joined, around = _ego(edges.index, node, row, scores, hops=max(1, min(how.steps, 2)))
     ids = node_ids(outputs.graph)
     named = {node, *(share.node for share in shares), *(one["node"] for one in drawn)}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,8 +13,6 @@ from torch import Tensor
 
 from gnnsafe.checks import (
     Task,
-    check_edge_index,
-    check_features,
     check_labels,
     check_mask,
     check_node,
@@ -30,8 +27,6 @@ __all__ = [
     "Graph",
     "changed",
     "check_feature_names",
-    "check_graph",
-    "excerpt",
     "fingerprint",
     "kept_names",
     "masked",
@@ -40,11 +35,11 @@ __all__ = [
     "node_mask",
     "node_number",
     "plain",
-    "reaching",
     "stored",
 ]
 
 
+PLAIN = (Tensor, torch.nn.Parameter)
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
 
 
@@ -78,7 +73,7 @@ def plain(data: Any) -> Any:
         values = _edges_of(data.adj_t)
     for name in ("x", "edge_index"):
         value = values.get(name, getattr(data, name, None))
-        if isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter):
+        if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in PLAIN:
             values[name] = value = value.as_subclass(Tensor)
         if isinstance(value, Tensor) and value.is_inference():  # through which no gradient can be taken
             values[name] = value.clone()
@@ -124,18 +119,6 @@ def node_number(graph: Graph, node: object, name: str = "node") -> int:
     return check_node(node, nodes, name)
 
 
-def check_graph(graph: Any, *, num_features: int | None = None, content: bool = True) -> None:
-    """Features are finite numbers, one row per node, and edges join nodes that exist.
-
-    Without `content` no number is looked at: a model of ours does it, once for as long as it remembers the graph.
-    """
-    if not (hasattr(graph, "x") and hasattr(graph, "edge_index")):
-        raise InputError(f"'data' must have x and edge_index, as PyG's Data has (got {type(graph).__name__})")
-    x = check_features(graph.x, content=content)
-    require(num_features in (None, x.shape[1]), "x", f"have {num_features} features", x.shape[1])
-    check_edge_index(graph.edge_index, x.shape[0], content=content)
-
-
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
     """The graph's labels, once they are known to be one class per node, or one row of zeros and ones (multilabel)."""
     y: Any = getattr(graph, "y", None)
@@ -158,28 +141,6 @@ def masked(values: Tensor, graph: Graph, name: str) -> Tensor:
     require(len(values) == len(mask), name, f"have one entry for each of {len(values)} rows", len(mask))
     nodes = mask.nonzero().squeeze(1)
     return values if len(nodes) == len(mask) else values.index_select(0, nodes)
-
-
-def reaching(mask: Tensor, edge_index: Tensor, hops: int) -> Tensor:
-    """The nodes from which `hops` edges or fewer lead to a node in `mask`, in order.
-
-    >>> reaching(torch.tensor([False, False, False, True]), torch.tensor([[0, 1, 2], [1, 2, 3]]), 2).tolist()
-    [1, 2, 3]
-    """
-    reached, (source, target) = mask.clone(), edge_index
-    for _ in range(hops):
-        reached[source[reached[target]]] = True
-    return reached.nonzero().squeeze(1)
-
-
-def excerpt(graph: Graph, nodes: Tensor, *names: str) -> Graph:
-    """These nodes and the edges between them, with what the graph has of these names; of features only their shape."""
-    place = torch.full((graph.x.shape[0],), -1, dtype=torch.int32)
-    place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
-    edges = place[graph.edge_index]
-    values = {name: getattr(graph, name)[nodes] for name in names}
-    x = torch.empty(len(nodes), graph.x.shape[1], dtype=graph.x.dtype, device="meta")  # who reads it is told
-    return SimpleNamespace(x=x, edge_index=edges[:, (edges >= 0).all(dim=0)], **values)
 
 
 def kept_names(graph: Graph, name: str, count: int | None) -> tuple[Any, ...] | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
 from gnnsafe.hashing import edges_digest, row_digests
+from gnnsafe.prepared import PreparedGraph, admitted
 
 __all__ = ["MASKS", "KnownNodes", "UsedNodes"]
 
@@ -36,7 +37,17 @@ class KnownNodes:
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
-        return cls(row_digests(graph.x), edges_digest(graph.edge_index), mask.cpu().clone())
+        graph = admitted(graph)
+        nodes = graph.kept("row digests", lambda: row_digests(graph.x))
+        return cls(nodes, graph.edges.kept("digest", lambda: edges_digest(graph.edge_index)), mask.cpu().clone())
+
+    @staticmethod
+    def unchanged(graph: PreparedGraph) -> bool:
+        """Whether a graph still holds what it held when its nodes were hashed, however it may have been written to."""
+        if not graph.unwritten:
+            return False
+        known = KnownNodes.of(graph, torch.empty(graph.num_nodes, dtype=torch.bool))
+        return torch.equal(row_digests(graph.x), known.nodes) and edges_digest(graph.edge_index) == known.edges
 
     def same_graph(self, other: KnownNodes) -> bool:
         """Whether both are of one graph."""

@@ -7,10 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
-from gnnsafe.checks import as_tensor, check_edge_index, check_logits
+from gnnsafe.checks import as_tensor, check_logits
+from gnnsafe.edges import Edges
 from gnnsafe.errors import require
 from gnnsafe.methods import Method, own_method
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["score_logits"]
 
@@ -25,10 +27,11 @@ def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = 
     """
     logits, edge_index = as_tensor("logits", logits), as_tensor("edge_index", edge_index)
     check_logits(logits)
-    check_edge_index(edge_index, len(logits))
     method = own_method(method)
     require(_post_hoc(method), "method", "read logits and edges alone", repr(method))
-    return method.score(Outputs(logits, SimpleNamespace(x=logits[:, :0], edge_index=edge_index)))
+    edges = Edges(edge_index, len(logits), reused=False)
+    graph = PreparedGraph(SimpleNamespace(x=logits[:, :0], edge_index=edge_index), edges)
+    return method.score(Outputs(logits, graph))
 
 
 def _post_hoc(method: Method) -> bool:

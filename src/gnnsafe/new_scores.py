@@ -12,6 +12,7 @@ from gnnsafe.errors import InputError
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.probing import gap
 from gnnsafe.regions import Read, reached, region, rows
 from gnnsafe.sparse import csr_tensor
@@ -21,7 +22,7 @@ __all__ = ["NewDecisions", "NewScores", "Reach", "new_scores"]
 PROBED = 3  # nodes that are scored on another part of the graph too
 LARGER = 10  # times: features of those whom nobody may hear
 
-Ask = Callable[[Data], Outputs]
+Ask = Callable[[PreparedGraph], Outputs]
 
 
 class NewScores(NamedTuple):
@@ -48,22 +49,31 @@ class Reach(NamedTuple):
 
 
 def new_scores(
-    method: Method, ask: Ask, graph: Data, nodes: Tensor, reach: Reach, *, touched: bool, read: Read, trusted: bool
+    method: Method,
+    ask: Ask,
+    prepared: PreparedGraph,
+    nodes: Tensor,
+    reach: Reach,
+    *,
+    touched: bool,
+    read: Read,
+    trusted: bool,
 ) -> tuple[NewScores, Tensor]:
     """The scores of those whom the nodes in a mask touch, or only theirs, and their logits.
 
     Whether the receptive field is no larger than `reach` is checked on a few of them, unless the model is `trusted` and
     the method is one of ours.
     """
+    graph = prepared.data
     found = region(graph, nodes, sum(reach), touched=touched, read=read)
-    outputs = ask(found.part)
+    outputs = ask(admitted(found.part))
     scores = method.score(outputs)
     whole = found.kept.all() and found.part.edge_index.shape == graph.edge_index.shape
     sure = whole and (found.asked.all() or not touched)  # all was read, and nobody else may have changed
     if not sure and not (trusted and _ours(method)):
         picked = _spread(found.asked, 1 if whole else PROBED)  # several might have all of a small graph in sight
         other, kept = _otherwise(graph, picked, _spread(~found.kept, PROBED), reach, read)
-        again, near = ask(other), reached(graph.edge_index.flip(0), picked, reach.method)
+        again, near = ask(admitted(other)), reached(graph.edge_index.flip(0), picked, reach.method)
         _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
         if not _ours(method):
             _check_scores(scores[picked[found.kept]], method.score(again)[picked[kept]], method)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,13 +15,13 @@ from gnnsafe.borrowed import borrowed, eager
 from gnnsafe.calling import forward_signature, passed, single_tensor, takes, unwritten
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
-from gnnsafe.graph import Graph, changed, check_graph, plain
+from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
+from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.regions import row_kinds
+from gnnsafe.staged import Whole, staged
 
-__all__ = ["CAREFUL", "Classifier", "Outputs", "Penultimate"]
-
-CAREFUL: set[type[nn.Module]] = set()  # models that refuse features that are no numbers and edges of missing nodes
+__all__ = ["Classifier", "Outputs", "Penultimate"]
 
 Forward = Callable[[nn.Module, Any], Tensor]
 Edit = Callable[[Tensor], Tensor]
@@ -59,10 +58,9 @@ class Classifier:
         check_task(self.task)
 
     @property
-    def checks_content(self) -> bool:
-        """Whether the model itself looks at every number that it reads."""
-        changed = self.forward is not None or "forward" in vars(self.model) or self.model._forward_pre_hooks
-        return type(self.model) in CAREFUL and not changed
+    def takes_prepared(self) -> bool:
+        """Whether the model is asked about a prepared graph as it is, as those of ours are."""
+        return self.forward is None and not isinstance(staged(self.model), Whole)
 
     @property
     def as_made(self) -> bool:
@@ -70,15 +68,15 @@ class Classifier:
         parts = list(self.model.modules())
         usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in parts)
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts)
-        return self.checks_content and usual and not hooked
+        return self.takes_prepared and usual and not hooked
 
     def read(self, graph: Graph) -> Collection[str] | None:
         """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""
-        if self.checks_content:
+        if self.takes_prepared:
             return ()
         return None if self.forward is not None else passed(self.model, graph)
 
-    def __call__(self, graph: Graph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
+    def __call__(self, graph: PreparedGraph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
         seen: list[Any] = []
 
@@ -88,8 +86,7 @@ class Classifier:
             return None if edit is None else edit(embedding)
 
         place = self._place()
-        watched = nullcontext() if self.checks_content else unwritten(graph)
-        with borrowed(self.model, gradients=gradients), watched:
+        with borrowed(self.model, gradients=gradients), unwritten(graph):
             hook = place.register_forward_hook(pass_by) if place is not None else None
             try:
                 logits = self._logits(graph)
@@ -107,7 +104,7 @@ class Classifier:
         marks = [module for module in self.model.modules() if isinstance(module, Penultimate)]
         return marks[0] if len(marks) == 1 else None
 
-    def _logits(self, graph: Graph) -> Tensor:
+    def _logits(self, graph: PreparedGraph) -> Tensor:
         logits = self._called(graph)
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
@@ -126,10 +123,12 @@ class Classifier:
             require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
         return logits
 
-    def _called(self, graph: Graph) -> Tensor:
+    def _called(self, graph: PreparedGraph) -> Tensor:
         if self.forward is not None:  # a copy, so that what a forward sets stays there
-            return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph)))
-        extra = {} if self.checks_content else passed(self.model, graph)
+            return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph.data)))
+        if self.takes_prepared:
+            return single_tensor("model(graph)", self.model(graph))
+        extra = passed(self.model, graph)
         try:
             return single_tensor("model(x, edge_index)", self.model(graph.x, graph.edge_index, **extra))
         except TypeError as error:
@@ -162,10 +161,15 @@ class Outputs:
     """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model."""
 
     logits: Tensor
-    graph: Graph
+    graph: PreparedGraph
+    """Bare data is prepared here."""
     task: Task = "multiclass"
     classifier: Classifier | None = None
     embedded: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, PreparedGraph):
+            object.__setattr__(self, "graph", admitted(self.graph))
 
     @classmethod
     def of(
@@ -179,9 +183,7 @@ class Outputs:
         task: Task = "multiclass",
     ) -> Outputs:
         """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
-        classifier, graph = Classifier(model, forward, embedding, task), plain(graph)
-        check_graph(graph, num_features=num_features, content=not classifier.checks_content)
-        return classifier(graph)
+        return Classifier(model, forward, embedding, task)(admitted(graph, num_features=num_features))
 
     @cached_property
     def embeddings(self) -> Tensor:
@@ -198,16 +200,16 @@ class Outputs:
     @cached_property
     def without_edges(self) -> Outputs:
         """The same model asked about the same nodes, each of them alone."""
-        graph: Any = self.graph
+        data: Any = self.graph.data
         attributes: dict[str, Any] = {}
-        if not isinstance(graph, NodeTypeGraph):  # which takes all edges away by itself
-            read = () if self.classifier is None else self.classifier.read(graph)
-            attributes = {name: getattr(graph, name)[:0] for name in row_kinds(graph, read, "edge")}
-        # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
-        x = graph.x if graph.x.layout == torch.sparse_csr else graph.x.detach().requires_grad_()
-        return self.again(changed(graph, **{**attributes, "edge_index": graph.edge_index[:, :0], "x": x}))
+        if not isinstance(data, NodeTypeGraph):  # which takes all edges away by itself
+            read = () if self.classifier is None else self.classifier.read(data)
+            attributes = {name: getattr(data, name)[:0] for name in row_kinds(data, read, "edge")}
+        return self.again(self.graph.without_edges(**attributes))
 
-    def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
+    def again(
+        self, graph: PreparedGraph | None = None, *, gradients: bool = False, edit: Edit | None = None
+    ) -> Outputs:
         """The same model asked again: about another graph, with gradients, or with an edited embedding."""
         if self.classifier is None:
             raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from gnnsafe.calling import PLAIN_CALL, WRITTEN, passed, unnamed
 from gnnsafe.errors import ModelWarning, require
-from gnnsafe.graph import Graph, stored
+from gnnsafe.graph import stored
 from gnnsafe.hashing import content, entries
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.outputs import Classifier, Outputs
+from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.regions import renumbered
 
 __all__ = ["ROUNDING", "gap", "probed"]
@@ -23,7 +24,7 @@ REORDERED = 1e-3  # of the largest logit: what sums in another order may differ 
 STEPS = 32  # of the model's own precision, where that is coarser
 
 
-def probed(classifier: Classifier, graph: Graph) -> Outputs:
+def probed(classifier: Classifier, graph: PreparedGraph) -> Outputs:
     """The model's outputs on the graph; a model that writes into it is refused, what else is odd is said."""
     outputs = _unwritten(classifier, graph)
     name = type(classifier.model).__name__
@@ -42,7 +43,7 @@ def probed(classifier: Classifier, graph: Graph) -> Outputs:
             f"{name} answers differently at each call, its logits by up to {difference:.2g}, and so do its scores; "
             "leave dropout to its training mode (training=self.training) and draw nothing at random in evaluation"
         )
-    elif isinstance(graph, NodeTypeGraph):
+    elif isinstance(graph.data, NodeTypeGraph):
         if _deaf(outputs):
             _warn(
                 f"{name} gives the same logits without edges: it reads none, or it keeps those of the first graph that "
@@ -63,7 +64,7 @@ def gap(logits: Tensor, others: Tensor, rounding: float = ROUNDING) -> float:
     return difference if difference > rounding * largest else 0.0
 
 
-def _unwritten(classifier: Classifier, graph: Graph) -> Outputs:
+def _unwritten(classifier: Classifier, graph: PreparedGraph) -> Outputs:
     """The outputs, once the graph's tensors are known to hold what they held before; else that is put back."""
     read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
     tensors = {name: value.detach() for name, value in read.items() if isinstance(value, Tensor)}
@@ -85,7 +86,7 @@ def _by_number(classifier: Classifier, outputs: Outputs) -> float:
     graph = outputs.graph
     nodes = torch.randperm(graph.x.shape[0], generator=torch.Generator().manual_seed(0)).to(graph.x.device)
     try:
-        again = classifier(renumbered(graph, nodes, read=classifier.read(graph)))
+        again = classifier(admitted(renumbered(graph.data, nodes, read=classifier.read(graph))))
     except Exception:  # nobody knows what some rows belong to, or the model wants edges in an order of its own
         return 0.0
     return gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnsafe.checks import check_node, check_scores, check_tensor
+from gnnsafe.checks import check_node, check_scores
+from gnnsafe.edges import Edges, Isolated, as_edges
 from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.scores import saturated
-from gnnsafe.sparse import Isolated, Sparse, mean_matrix
+from gnnsafe.sparse import Matrix
 
 __all__ = ["Propagation", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
 
@@ -31,13 +32,13 @@ class Propagation:
     def __post_init__(self) -> None:
         check_propagation(self.steps, self.alpha, self.isolated)
 
-    def __call__(self, scores: Tensor, edge_index: Tensor) -> Tensor:
+    def __call__(self, scores: Tensor, edge_index: Tensor | Edges) -> Tensor:
         """The scores after it: every method's are propagated here."""
         if self.steps == 0:
             return scores
         return propagate(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
 
-    def weights(self, edge_index: Tensor, node: int, *, num_nodes: int) -> Tensor:
+    def weights(self, edge_index: Tensor | Edges, node: int, *, num_nodes: int) -> Tensor:
         """How much each node's score counts in that node's propagated one, float64."""
         return weights(
             edge_index, node, num_nodes=num_nodes, steps=self.steps, alpha=self.alpha, isolated=self.isolated
@@ -52,7 +53,7 @@ def check_propagation(steps: int, alpha: float, isolated: str) -> None:
 
 
 def propagate(
-    scores: Tensor, edge_index: Tensor, *, steps: int = 2, alpha: float = 0.5, isolated: Isolated = "keep"
+    scores: Tensor, edge_index: Tensor | Edges, *, steps: int = 2, alpha: float = 0.5, isolated: Isolated = "keep"
 ) -> Tensor:
     """Repeat s ← α s + (1−α) D⁻¹A s, `steps` times  (Wu et al., 2023, eq. 6).
 
@@ -73,7 +74,13 @@ def propagate(
 
 
 def weights(
-    edge_index: Tensor, node: int, *, num_nodes: int, steps: int = 2, alpha: float = 0.5, isolated: Isolated = "keep"
+    edge_index: Tensor | Edges,
+    node: int,
+    *,
+    num_nodes: int,
+    steps: int = 2,
+    alpha: float = 0.5,
+    isolated: Isolated = "keep",
 ) -> Tensor:
     """How much each node's score counts in a node's propagated one: its row of (αI + (1−α)D⁻¹A)^K, float64.
 
@@ -81,8 +88,9 @@ def weights(
     [0.25, 0.5, 0.25]
     """
     check_propagation(steps, alpha, isolated)
-    matrix = mean_matrix(edge_index, num_nodes=num_nodes, dtype=torch.float64, isolated=isolated)
-    row = torch.zeros(num_nodes, dtype=torch.float64, device=edge_index.device)
+    edges = as_edges(edge_index, num_nodes)
+    matrix = edges.mean(torch.float64, isolated)
+    row = torch.zeros(num_nodes, dtype=torch.float64, device=edges.device)
     row[check_node(node, num_nodes)] = 1.0
     for _ in range(steps):
         row = alpha * row + (1 - alpha) * (matrix.T @ row)
@@ -90,7 +98,13 @@ def weights(
 
 
 def shares(
-    scores: Tensor, edge_index: Tensor, node: int, *, steps: int = 2, alpha: float = 0.5, isolated: Isolated = "keep"
+    scores: Tensor,
+    edge_index: Tensor | Edges,
+    node: int,
+    *,
+    steps: int = 2,
+    alpha: float = 0.5,
+    isolated: Isolated = "keep",
 ) -> Tensor:
     """What each node brings to a node's propagated score, w_j s_j: propagation is linear, so they sum to it exactly.
 
@@ -103,22 +117,21 @@ def shares(
 
 
 def diffused(
-    values: Tensor, edge_index: Tensor, *, steps: int, alpha: float = 0.5, isolated: Isolated = "keep"
+    values: Tensor, edge_index: Tensor | Edges, *, steps: int, alpha: float = 0.5, isolated: Isolated = "keep"
 ) -> Tensor:
     """The same for any values of nodes, one number or a row of them.
 
     A mean lies within the range of what it is made of, so where a sum or difference on the way left float32's, all of
     it is done again in double precision.
     """
-    check_tensor("edge_index", edge_index)
-    matrix = mean_matrix(edge_index, num_nodes=len(values), dtype=values.dtype, isolated=isolated)
-    result = mixed(values, matrix, steps, alpha)
+    edges = as_edges(edge_index, len(values))
+    result = mixed(values, edges.mean(values.dtype, isolated), steps, alpha)
     if values.dtype == torch.float64 or math.isfinite(result.sum().item()):
         return result
-    return saturated(diffused(values.double(), edge_index, steps=steps, alpha=alpha, isolated=isolated), values.dtype)
+    return saturated(diffused(values.double(), edges, steps=steps, alpha=alpha, isolated=isolated), values.dtype)
 
 
-def mixed(values: Tensor, matrix: Sparse, steps: int, alpha: float) -> Tensor:
+def mixed(values: Tensor, matrix: Matrix, steps: int, alpha: float) -> Tensor:
     """(αI + (1−α)A)^K s."""
     for _ in range(steps):
         values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value

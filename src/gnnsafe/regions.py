@@ -48,6 +48,17 @@ def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True, read
     return Region(asked, subgraph(graph, kept, edges, read=read), asked[kept], kept)
 
 
+def excerpt(graph: Any, mask: Tensor, hops: int) -> tuple[Tensor, Data]:
+    """The nodes from which `hops` edges or fewer lead into a mask, and the subgraph of these, its features left out.
+
+    Who reads the features is told: they are on torch's meta device, of the right shape.
+    """
+    kept = reached(graph.edge_index.flip(0), mask, hops)
+    source, target = graph.edge_index
+    bare = changed(graph.data, x=torch.empty(graph.x.shape, dtype=graph.x.dtype, device="meta"))
+    return kept.nonzero().squeeze(1), subgraph(bare, kept, kept[source] & kept[target])
+
+
 def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
     """A mask of the nodes that those in the mask `nodes` reach in at most `hops` edges, themselves among them.
 
@@ -128,6 +139,8 @@ def _length(value: object) -> int | None:
 
 def rows(values: Any, places: Tensor) -> Any:
     """The rows at these places, of a dense or CSR tensor, an array or a list."""
+    if isinstance(values, Tensor) and values.is_meta:
+        return values[: len(places)]
     if isinstance(values, Tensor):
         return values[places] if values.layout == torch.strided else _csr_rows(values, places)
     if isinstance(values, np.ndarray):

@@ -111,10 +111,10 @@ class TestMahalanobis:
         class Own(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+                self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
 
             def forward(self, x, edge_index):
-                return self.second(self.first(x))
+                return self.last(self.first(x))
 
         torch.manual_seed(0)
         graph = SimpleNamespace(x=torch.randn(40, 3), edge_index=NO_EDGES)

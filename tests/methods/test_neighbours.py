@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gnnsafe import Outputs
+from gnnsafe.graph import changed
 from gnnsafe.methods import GRASP, MSP, Agreement, Consensus, EdgeDisagreement, Energy
 
 
@@ -96,7 +97,9 @@ class TestGRASP:
     def test_only_the_better_half_is_joined(self):
         train = torch.arange(10) < 4
         _, outputs = self.graph(train_mask=train)
-        outputs.graph.edge_index = torch.tensor([[4, 4, 9, 9], [0, 1, 2, 3]])
+        outputs = Outputs(
+            outputs.logits, changed(outputs.graph.data, edge_index=torch.tensor([[4, 4, 9, 9], [0, 1, 2, 3]]))
+        )
         method = GRASP(steps=1).fit(outputs, torch.zeros(10, dtype=torch.int64), train)
         scores = method.score(outputs)
         # 0 and 1 hear node 4 and each other: (0.99·1 + 2·1.001·0.99) / (1 + 2.002); 2 hears node 9 alone
@@ -114,7 +117,7 @@ class TestGRASP:
     def test_where_none_stands_out_all_known_nodes_are_joined(self):
         train = torch.arange(10) < 4
         _, outputs = self.graph(train_mask=train)
-        outputs.graph.edge_index = torch.empty(2, 0, dtype=torch.int64)
+        outputs = Outputs(outputs.logits, outputs.graph.without_edges())
         method = GRASP(steps=1).fit(outputs, torch.zeros(10, dtype=torch.int64), train)
         assert method.score(outputs)[:4].tolist() == pytest.approx([-0.99] * 4)
 

@@ -16,8 +16,9 @@ from gnnsafe import CrossEntropy, Outputs, train
 from gnnsafe.metrics import accuracy
 from gnnsafe.models import MODELS
 from gnnsafe.models.base import Backbone
-from gnnsafe.models.staged import Staged, Whole, staged
+from gnnsafe.prepared import prepare
 from gnnsafe.sparse import Sparse
+from gnnsafe.staged import Staged, Whole, staged
 
 everyone = pytest.mark.parametrize("name", MODELS)
 chains = pytest.mark.parametrize("name", [name for name, model in MODELS.items() if issubclass(model, Backbone)])
@@ -192,7 +193,7 @@ def test_it_learns(name, blocks):
 def test_stages_are_the_forward(name, directed, training):
     model = MODELS[name](6, 8, 3).train(training)
     stages = staged(model)
-    inputs = stages.prepare(directed.x, directed.edge_index)
+    inputs = stages.prepare(prepare(directed))
     torch.manual_seed(1)  # dropout
     parts = stages.tail(stages.stem(inputs), inputs)
     torch.manual_seed(1)
@@ -222,7 +223,7 @@ def test_a_model_without_stages_is_all_tail(directed):
     stages = staged(model)
     assert isinstance(stages, Whole)
     assert isinstance(stages, Staged)
-    inputs = stages.prepare(directed.x, directed.edge_index)
+    inputs = stages.prepare(prepare(directed))
     assert torch.equal(stages.tail(stages.stem(inputs), inputs), 7 * directed.x)
 
 

@@ -8,8 +8,8 @@ from torch.nn.functional import elu
 from torch_geometric.nn import GATConv
 
 from gnnsafe import Outputs
+from gnnsafe.edges import Edges
 from gnnsafe.models import GAT
-from gnnsafe.sparse import attention_pattern
 
 
 @pytest.mark.parametrize("batch_norm", [True, False])
@@ -57,7 +57,7 @@ def test_the_embedding_is_that_of_all_heads(directed):
 
 
 def test_the_pattern_has_every_edge_once_for_each_head(directed):
-    pattern = attention_pattern(directed.edge_index, num_nodes=5, heads=3)
+    pattern = Edges(directed.edge_index, 5).attention(3)
     kept = [(0, 1), (1, 2), (2, 0), (3, 2), *((node, node) for node in range(5))]
     expected = sorted((3 * target + head, 3 * source + head) for source, target in kept for head in range(3))
     assert list(zip(pattern.rows.tolist(), pattern.columns.tolist(), strict=True)) == expected

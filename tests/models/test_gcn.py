@@ -8,6 +8,7 @@ from torch_geometric.nn import GCNConv
 
 from gnnsafe.models import GCN
 from gnnsafe.models.inputs import convolution_inputs
+from gnnsafe.models.known import known_graph
 from gnnsafe.sparse import Sparse
 
 
@@ -81,7 +82,7 @@ def test_real_cora_equals_pyg(data_root):
     torch.manual_seed(0)
     model = GCN(data.num_features, 64, 7).eval()
     torch.testing.assert_close(model(data.x, data.edge_index), PyG(model)(data.x, data.edge_index), atol=1e-5, rtol=0)
-    inputs = convolution_inputs(data.x, data.edge_index)
+    inputs = convolution_inputs(known_graph(data.x, data.edge_index))
     assert isinstance(inputs.features, Sparse)
     assert not inputs.aggregated  # 236 k entries in ÂX against 49 k + 13 k apart
 
@@ -95,14 +96,14 @@ def test_csr_features_give_the_same(directed, make):
 
 class TestTheOrderOfProducts:
     def test_dense_features_are_aggregated_once(self, directed):
-        inputs = convolution_inputs(directed.x, directed.edge_index)
+        inputs = convolution_inputs(known_graph(directed.x, directed.edge_index))
         assert inputs.aggregated
         assert isinstance(inputs.features, torch.Tensor)
 
     def test_sparse_features_stay_sparse_where_aggregating_would_fill_them(self):
         hub = torch.stack([torch.arange(1, 200), torch.zeros(199, dtype=torch.int64)])
         x = bag_of_words(200, 500, 5)
-        inputs = convolution_inputs(x, torch.cat([hub, hub.flip(0), hub.roll(1, 1)], dim=1))
+        inputs = convolution_inputs(known_graph(x, torch.cat([hub, hub.flip(0), hub.roll(1, 1)], dim=1)))
         assert isinstance(inputs.features, Sparse)
         assert not inputs.aggregated
 
@@ -110,7 +111,7 @@ class TestTheOrderOfProducts:
         x = torch.zeros(30, 50)
         x[:, 0] = 1.0  # all nodes share their one word: ÂX is no fuller than X
         ring = torch.arange(30)
-        inputs = convolution_inputs(x, torch.stack([ring, ring.roll(1)]))
+        inputs = convolution_inputs(known_graph(x, torch.stack([ring, ring.roll(1)])))
         assert inputs.aggregated
         assert isinstance(inputs.features, Sparse)
         model = GCN(50, 4, 2)
@@ -124,10 +125,10 @@ def test_the_order_is_chosen_by_the_count_of_all_rows_not_of_the_sample():
     x[torch.arange(3000), torch.arange(3000)] = 1.0
     ring = torch.arange(3000)
     edges = torch.stack([torch.cat([ring, ring]), torch.cat([ring.roll(1), ring.roll(-1)])])
-    assert convolution_inputs(x, edges).aggregated
+    assert convolution_inputs(known_graph(x, edges)).aggregated
     x[torch.arange(3000), torch.arange(3000) + 3000] = 1.0
     x[torch.arange(3000), (torch.arange(3000) + 1500) % 3000] = 1.0  # 9 entries a row against 3 + 3
-    assert not convolution_inputs(x, edges).aggregated
+    assert not convolution_inputs(known_graph(x, edges)).aggregated
 
 
 class TestNeverStale:
@@ -251,7 +252,7 @@ class TestFeaturesNeitherSparseNorFull:
 
     def test_both_forms_give_the_same(self, directed, x):
         model = GCN(40, 8, 3).eval()
-        inputs = convolution_inputs(x, directed.edge_index)
+        inputs = convolution_inputs(known_graph(x, directed.edge_index))
         assert inputs.aggregated
         assert inputs.bag is not None
         with torch.no_grad():
@@ -260,6 +261,6 @@ class TestFeaturesNeitherSparseNorFull:
         torch.testing.assert_close(quick, PyG(model)(x, directed.edge_index).detach(), atol=1e-5, rtol=0)
 
     def test_full_ones_and_those_of_double_precision_have_one_form(self, directed, x):
-        assert convolution_inputs(directed.x, directed.edge_index).bag is None
-        assert convolution_inputs(x.double(), directed.edge_index).bag is None
-        assert convolution_inputs(x, directed.edge_index, hops=2).bag is None
+        assert convolution_inputs(known_graph(directed.x, directed.edge_index)).bag is None
+        assert convolution_inputs(known_graph(x.double(), directed.edge_index)).bag is None
+        assert convolution_inputs(known_graph(x, directed.edge_index), hops=2).bag is None

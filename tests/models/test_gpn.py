@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-import weakref
+from types import SimpleNamespace
 
 import pytest
 import scipy.sparse as sp
@@ -10,7 +10,7 @@ from torch_geometric.nn import APPNP
 
 from gnnsafe import Outputs, load_benchmark
 from gnnsafe.models import GPN
-from gnnsafe.models.inputs import feature_matrix
+from gnnsafe.prepared import prepare
 from gnnsafe.sparse import Sparse
 
 
@@ -44,21 +44,13 @@ def test_csr_features_give_the_same(directed):
 
 
 def test_sparse_features_stay_sparse_and_dense_ones_dense():
-    x = bag_of_words()
-    assert isinstance(feature_matrix(x), Sparse)
-    assert feature_matrix(x) is feature_matrix(x)
-    x[0, 0] = 7.0
-    torch.testing.assert_close(feature_matrix(x) @ torch.eye(40), x)  # never stale
+    edges, x = torch.empty(2, 0, dtype=torch.int64), bag_of_words()
+    graph = prepare(SimpleNamespace(x=x, edge_index=edges))
+    assert isinstance(graph.features, Sparse)
+    assert graph.features is graph.features
+    torch.testing.assert_close(graph.features @ torch.eye(40), x)
     dense = torch.rand(5, 4)
-    assert torch.equal(feature_matrix(dense), dense)
-
-
-def test_dense_features_are_not_kept_alive():
-    x = torch.rand(5, 4)
-    feature_matrix(x)
-    alive = weakref.ref(x)
-    del x
-    assert alive() is None
+    assert torch.equal(prepare(SimpleNamespace(x=dense, edge_index=edges)).features, dense)
 
 
 def test_without_edges_each_node_has_its_own_evidence(directed):
@@ -117,7 +109,7 @@ def test_on_cora_the_first_layer_is_sparse(data_root):
     data = load_benchmark("cora", shift="label", root=data_root).id
     torch.manual_seed(0)
     model = GPN(data.num_features, 64, 7).eval()
-    assert isinstance(model.prepare(data.x, data.edge_index)[0], Sparse)
+    assert isinstance(model.prepare(prepare(data))[0], Sparse)
     expected = plain(model, data.x, data.edge_index)
     torch.testing.assert_close(model(data.x, data.edge_index), expected, atol=1e-4, rtol=1e-4)
 

@@ -7,6 +7,7 @@ from torch_geometric.nn import MixHopConv
 
 from gnnsafe import Outputs
 from gnnsafe.models import MixHop
+from gnnsafe.prepared import prepare
 from gnnsafe.sparse import Sparse
 
 
@@ -41,14 +42,14 @@ def test_by_hand():
 
 def test_all_powers_of_dense_features_are_made_ready(directed):
     model = MixHop(6, 8, 3)
-    inputs = model.prepare(directed.x, directed.edge_index)
+    inputs = model.prepare(prepare(directed))
     assert [hop.aggregated for hop in inputs] == [0, 1, 2]
     adjacency = inputs[0].adjacency.csr.to_dense()
     torch.testing.assert_close(inputs[2].features, adjacency @ adjacency @ directed.x)
 
 
 def test_sparse_features_are_kept_once(words):
-    inputs = MixHop(200, 8, 3).prepare(words.x, words.edge_index)
+    inputs = MixHop(200, 8, 3).prepare(prepare(words))
     assert [hop.aggregated for hop in inputs] == [0, 0, 0]
     assert isinstance(inputs[0].features, Sparse)
     assert inputs[2].features is inputs[1].features is inputs[0].features

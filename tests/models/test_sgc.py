@@ -7,6 +7,7 @@ from torch_geometric.nn import SGConv
 from gnnsafe import Outputs
 from gnnsafe.models import SGC
 from gnnsafe.models.inputs import convolution_inputs
+from gnnsafe.models.known import known_graph
 from gnnsafe.sparse import Sparse
 
 
@@ -38,8 +39,8 @@ def test_sparse_features_are_aggregated_as_far_as_that_is_cheaper():
     """On a directed ring each hop adds a word: 2 entries a row against 1 + 2 apart, 3 against 2 + 2, 4 against 3 + 2"""
     ring = torch.arange(50)
     x, edges = torch.eye(50), torch.stack([ring, ring.roll(1)])
-    inputs = convolution_inputs(x, edges, hops=3)
+    inputs = convolution_inputs(known_graph(x, edges), hops=3)
     assert isinstance(inputs.features, Sparse)
     assert (inputs.aggregated, inputs.hops) == (3, 3)
     x[ring, ring.roll(25)] = 1.0  # 4 against 2 + 2
-    assert convolution_inputs(x, edges, hops=3).aggregated == 0
+    assert convolution_inputs(known_graph(x, edges), hops=3).aggregated == 0

@@ -13,10 +13,13 @@ import torch
 from torch import nn
 
 from gnnsafe import CrossEntropy, EnergyMargin, OutlierExposure, train
+from gnnsafe.edges import Edges
 from gnnsafe.models import GCN, inputs, passes, two_layers
+from gnnsafe.models.known import known_graph
 from gnnsafe.models.passes import StagedPasses
 from gnnsafe.models.two_layers import AllRows, FewRows, LastLayer, TwoLayers, suits
-from gnnsafe.sparse import Sparse, gcn_matrix
+from gnnsafe.prepared import prepare
+from gnnsafe.sparse import Sparse
 from gnnsafe.training import BoundedEnergy
 
 # Of logits, running statistics and gradients relative to the largest, which five nodes in BatchNorm make large.
@@ -68,7 +71,10 @@ def test_equal_to_the_general_passes(graph, dtype, layout):
     graph = SimpleNamespace(x=x, edge_index=graph.edge_index, num_nodes=graph.num_nodes)
     fast = network(x.shape[1], dtype)
     general = copy.deepcopy(fast)
-    pairs = [(fast, TwoLayers(fast, graph, *rows(graph))), (general, StagedPasses(general, graph, *rows(graph)))]
+    pairs = [
+        (fast, TwoLayers(fast, prepare(graph), *rows(graph))),
+        (general, StagedPasses(general, prepare(graph), *rows(graph))),
+    ]
     for turn in range(3):
         results = []
         for model, both in pairs:
@@ -93,7 +99,7 @@ def test_equal_to_the_general_passes_where_nearly_all_rows_are_read(dtype):
     graph, models = wide(), [network(4, dtype) for _ in range(2)]
     graph.x = graph.x.to(dtype)
     read = torch.arange(graph.num_nodes - 9), torch.tensor([299, 5, 7])
-    pairs = TwoLayers(models[0], graph, *read), StagedPasses(models[1], graph, *read)
+    pairs = TwoLayers(models[0], prepare(graph), *read), StagedPasses(models[1], prepare(graph), *read)
     assert len(pairs[0].rows.features) == 300
     results = []
     for model, both in zip(models, pairs, strict=True):
@@ -106,17 +112,19 @@ def test_equal_to_the_general_passes_where_nearly_all_rows_are_read(dtype):
 
 def test_the_route_is_the_cheaper_one(directed, words):
     model = network(4, torch.float32)
-    graph = wide()
-    assert isinstance(TwoLayers(model, graph, *rows(graph)).rows, FewRows)
-    unvalidated = TwoLayers(model, graph, rows(graph)[0], torch.empty(0, dtype=torch.int64))  # as exposure is
+    graph = prepare(wide())
+    assert isinstance(TwoLayers(model, prepare(graph), *rows(graph)).rows, FewRows)
+    unvalidated = TwoLayers(model, prepare(graph), rows(graph)[0], torch.empty(0, dtype=torch.int64))  # as exposure is
     assert isinstance(unvalidated.rows, FewRows)
     assert unvalidated.training().shape == (3, 3)
     everyone = torch.arange(graph.num_nodes)
-    read = TwoLayers(model, graph, everyone[:-9], everyone[:5]).rows
+    read = TwoLayers(model, prepare(graph), everyone[:-9], everyone[:5]).rows
     assert isinstance(read, FewRows)  # their covariance is small
-    assert read.features is model.prepare(graph.x, graph.edge_index).features  # nearly all rows: no copy of them
+    assert read.features is model.prepare(graph).features  # nearly all rows: no copy of them
     for other in (directed, words):  # more features than rows to save; sparse features
-        assert isinstance(TwoLayers(network(other.x.shape[1], torch.float32), other, *rows(other)).rows, AllRows)
+        assert isinstance(
+            TwoLayers(network(other.x.shape[1], torch.float32), prepare(other), *rows(other)).rows, AllRows
+        )
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -143,7 +151,7 @@ def test_blocks_of_rows_add_up(monkeypatch):
     results = []
     for model, size in ((whole, 1000), (parts, 7)):
         monkeypatch.setattr(two_layers, "BLOCK", size)
-        both = TwoLayers(model, graph, everyone, torch.tensor([1, 2, 3]))
+        both = TwoLayers(model, prepare(graph), everyone, torch.tensor([1, 2, 3]))
         logits = both.training()
         gradients = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
         results.append([logits, *gradients, both.validation()])
@@ -153,10 +161,10 @@ def test_blocks_of_rows_add_up(monkeypatch):
 
 def test_long_aggregated_rows_begin_with_a_line_of_the_cache(directed):
     wide = torch.rand(5, 130)
-    features = inputs.convolution_inputs(wide, directed.edge_index).features
+    features = inputs.convolution_inputs(known_graph(wide, directed.edge_index)).features
     assert (features.shape, features.stride()) == ((5, 130), (144, 1))
-    torch.testing.assert_close(features, gcn_matrix(directed.edge_index, num_nodes=5, dtype=torch.float32) @ wide)
-    assert inputs.convolution_inputs(directed.x, directed.edge_index).features.is_contiguous()
+    torch.testing.assert_close(features, Edges(directed.edge_index, 5).convolution() @ wide)
+    assert inputs.convolution_inputs(known_graph(directed.x, directed.edge_index)).features.is_contiguous()
 
 
 def test_variances_that_cancel_are_not_rounding():
@@ -170,18 +178,18 @@ def test_variances_that_cancel_are_not_rounding():
         fast.weights[0][1].copy_(-fast.weights[0][0])
     exact = copy.deepcopy(fast).double()
     everyone = torch.arange(400)
-    pair = TwoLayers(fast, graph, everyone, everyone[:0])
+    pair = TwoLayers(fast, prepare(graph), everyone, everyone[:0])
     assert isinstance(pair.rows, FewRows)
     pair.training()
     double = SimpleNamespace(x=x.double(), edge_index=graph.edge_index)
-    StagedPasses(exact, double, everyone, everyone[:0]).training()
+    StagedPasses(exact, prepare(double), everyone, everyone[:0]).training()
     expected = exact.norms[0].running_var
     assert (fast.norms[0].running_var.double() / expected - 1).abs().max() < 1e-3
 
 
 def test_the_way_back_comes_before_the_next_pass():
     graph, model = wide(), network(4, torch.float32)
-    both = TwoLayers(model, graph, *rows(graph))
+    both = TwoLayers(model, prepare(graph), *rows(graph))
     assert isinstance(both.rows, FewRows)
     logits = both.training()
     both.validation()  # writes where the way back would read
@@ -191,7 +199,7 @@ def test_the_way_back_comes_before_the_next_pass():
 
 def test_few_rows_are_few():
     graph, model = wide(), network(4, torch.float32)
-    read = TwoLayers(model, graph, torch.tensor([299]), torch.tensor([298])).rows
+    read = TwoLayers(model, prepare(graph), torch.tensor([299]), torch.tensor([298])).rows
     assert read.stem(model.weights[0].detach()).shape == (2, 8)  # both are isolated: each hears itself alone
     assert (read.for_training, read.for_validation) == (slice(0, 1), slice(1, None))
 
@@ -199,7 +207,7 @@ def test_few_rows_are_few():
 def test_the_same_weights_share_their_first_layer(directed, monkeypatch):
     calls = []
     monkeypatch.setattr(AllRows, "stem", lambda self, weight: calls.append(1) or self.inputs.convolve(weight))
-    both = TwoLayers(network(6, torch.float32), directed, *rows(directed))
+    both = TwoLayers(network(6, torch.float32), prepare(directed), *rows(directed))
     both.training()
     both.validation()
     both.training()
@@ -290,29 +298,28 @@ def test_exposure_that_is_the_same_graph_has_its_own_pass(blocks):
 
 
 def test_what_does_not_suit(directed):
-    assert suits(GCN(6, 8, 3), directed)
-    assert not suits(GCN(6, 8, 3, 3), directed)
-    assert not suits(GCN(6, 8, 3, batch_norm=False), directed)
-    assert not suits(GCN(6, 8, 3, dropout=0.1), directed)
-    assert not suits(type("Own", (GCN,), {})(6, 8, 3), directed)
-    assert not suits(nn.Linear(6, 3), directed)
+    assert suits(GCN(6, 8, 3), prepare(directed))
+    assert not suits(GCN(6, 8, 3, 3), prepare(directed))
+    assert not suits(GCN(6, 8, 3, batch_norm=False), prepare(directed))
+    assert not suits(GCN(6, 8, 3, dropout=0.1), prepare(directed))
+    assert not suits(type("Own", (GCN,), {})(6, 8, 3), prepare(directed))
+    assert not suits(nn.Linear(6, 3), prepare(directed))
     for change in ({"momentum": None}, {"affine": False}, {"track_running_stats": False}):
         model = GCN(6, 8, 3)
         model.norms[0] = nn.BatchNorm1d(8, **change)
-        assert not suits(model, directed)
+        assert not suits(model, prepare(directed))
     hooked = GCN(6, 8, 3)
     hooked.penultimate.register_forward_hook(lambda *_: None)
-    assert not suits(hooked, directed)
-    assert not suits(
-        GCN(6, 8, 3), SimpleNamespace(x=directed.x.clone().requires_grad_(), edge_index=directed.edge_index)
-    )
-    assert not suits(GCN(6, 8, 3), SimpleNamespace(x=directed.x[:1], edge_index=directed.edge_index[:, :0]))
+    assert not suits(hooked, prepare(directed))
+    asking = prepare(directed).with_features(directed.x.clone().requires_grad_())
+    assert not suits(GCN(6, 8, 3), asking)
+    assert not suits(GCN(6, 8, 3), prepare(SimpleNamespace(x=directed.x[:1], edge_index=directed.edge_index[:, :0])))
 
 
 def test_weights_that_are_held_still_have_no_gradient(directed):
     model = network(6, torch.float32)
     model.weights[0].requires_grad_(False)
-    TwoLayers(model, directed, *rows(directed)).training().sum().backward()
+    TwoLayers(model, prepare(directed), *rows(directed)).training().sum().backward()
     assert model.weights[0].grad is None
     assert model.weights[1].grad.any()
 
@@ -330,7 +337,11 @@ def test_what_training_made_ready_is_freed_with_the_graph(words, make, monkeypat
                            train_mask=mask, val_mask=mask.roll(3))  # fmt: skip
     train(GCN(x.shape[1], 8, 2), data, objective=CrossEntropy(), epochs=2)
     gc.collect()
-    assert made[0]() is not None  # remembered: a second training finds it
-    del data, x, edge_index
+    assert made[0]() is None  # nothing outlives the training
+    graph = prepare(data)
+    for _ in range(2):
+        train(GCN(x.shape[1], 8, 2), graph, objective=CrossEntropy(), epochs=2)
+    assert made[1]() is made[2]()  # a prepared graph keeps it
+    del graph
     gc.collect()
-    assert made[0]() is None
+    assert made[1]() is None

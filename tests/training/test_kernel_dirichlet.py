@@ -15,6 +15,7 @@ from scipy.special import digamma, gammaln
 
 from gnnsafe import CrossEntropy, Outputs, metrics, train
 from gnnsafe.models import GCN
+from gnnsafe.prepared import prepare
 from gnnsafe.training import KernelDirichlet, kernel_dirichlet
 from gnnsafe.training.kernel_dirichlet import bayes_risk, kernel_prior
 
@@ -125,7 +126,7 @@ class TestTraining:
             lessons.append(lesson)
             return torch.tensor([[0.0, 0.0], [0.0, math.log(4.0)]])
 
-        bound = KernelDirichlet().bound(DATA, teach)
+        bound = KernelDirichlet().bound(prepare(DATA), teach)
         assert lessons == [CrossEntropy()]
         torch.testing.assert_close(bound.teacher_.exp(), torch.tensor([[0.5, 0.5], [0.2, 0.8]]).double())
         torch.testing.assert_close(

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, propagate
-from gnnsafe.graph import excerpt, reaching
+from gnnsafe.edges import Edges
+from gnnsafe.prepared import PreparedGraph, prepare
+from gnnsafe.regions import excerpt
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, Objective, OutlierExposure
 
 
@@ -263,9 +265,9 @@ class TestReach:
             x=torch.zeros(60, 1), edge_index=edges, y=torch.arange(60) % 3, train_mask=mask, mask=mask
         )
         logits = torch.randn(60, 3, generator=generator, dtype=torch.float64).requires_grad_()
-        rows = reaching(mask, edges, objective.reach())
+        rows, part = excerpt(prepare(data), mask, objective.reach())
         assert len(rows) < 40  # else this test shows nothing
-        part = excerpt(data, rows, "y", "train_mask", "mask")
+        part = PreparedGraph(part, Edges(part.edge_index, len(rows)))
         whole = objective.loss(Outputs(logits, data), Outputs(2 * logits, data))
         less = objective.loss(Outputs(logits[rows], part), Outputs(2 * logits[rows], part))
         torch.testing.assert_close(less, whole)
@@ -275,11 +277,12 @@ class TestReach:
         """0→1, 0→1, 1→2, 2→0, 3→2, 2→2, 2→2; 4 is alone."""
         for node, hops, expected in [(1, 0, [1]), (1, 1, [0, 1]), (1, 2, [0, 1, 2]), (3, 5, [3]), (4, 2, [4])]:
             for edges in (directed.edge_index, directed.edge_index.int()):
-                assert reaching(torch.arange(5) == node, edges, hops).tolist() == expected
+                directed.edge_index = edges
+                assert excerpt(prepare(directed), torch.arange(5) == node, hops)[0].tolist() == expected
 
     def test_an_excerpt_has_the_edges_between_its_nodes(self, directed):
         directed.y = torch.tensor([0, 1, 2, 3, 4])
-        part = excerpt(directed, torch.tensor([1, 2, 3]), "y")
+        _, part = excerpt(prepare(directed), torch.tensor([False, True, True, True, False]), 0)
         assert part.edge_index.tolist() == [[0, 2, 1, 1], [1, 1, 1, 1]]
         assert part.y.tolist() == [1, 2, 3]
         assert part.x.shape == (3, 6)

@@ -13,10 +13,10 @@ import xxhash
 
 from gnnsafe.bench import paper
 from gnnsafe.datasets import DATASETS
+from gnnsafe.edges import Isolated
 from gnnsafe.errors import require, require_known
 from gnnsafe.methods import METHODS, MSP, Agreement, DiffusedKNN, Energy, GNNSafe, MaxLogit, Method, Propagated
 from gnnsafe.models import MODELS
-from gnnsafe.sparse import Isolated
 from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
 
 __all__ = [

@@ -22,6 +22,7 @@ from gnnsafe.methods import Method, Propagated
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import prepare
 from gnnsafe.training import Objective, train
 
 __all__ = ["HIDDEN", "Result", "attempts", "run"]
@@ -110,11 +111,12 @@ class _Trained:
     @classmethod
     def on(cls, benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> _Trained:
         model, val_loss, duration = _model(benchmark, name, objective, lr, epochs)
-        for graph in (benchmark.id, *benchmark.ood.values()):  # made ready once: what follows is inference
-            Outputs.of(model, graph)
+        graph, others = prepare(benchmark.id), {key: prepare(ood) for key, ood in benchmark.ood.items()}
+        for one in (graph, *others.values()):  # made ready once: what follows is inference
+            Outputs.of(model, one)
         start = perf_counter()
-        inside = Outputs.of(model, benchmark.id)
-        outside = {key: Outputs.of(model, ood) for key, ood in benchmark.ood.items()}
+        inside = Outputs.of(model, graph)
+        outside = {key: Outputs.of(model, ood) for key, ood in others.items()}
         seconds = {"train": duration, "epoch": duration / epochs, "forward": perf_counter() - start}
         return cls(inside, outside, val_loss, seconds)
 
@@ -125,10 +127,9 @@ class _Trained:
             if isinstance(method, Propagated):
                 inside, outside, before = self.scored(method.method, y, mask)
                 start = perf_counter() - before
-                inside = method.propagation(inside, self.inside.graph.edge_index)
+                inside = method.propagation(inside, self.inside.graph.edges)
                 outside = {
-                    name: method.propagation(scores, self.outside[name].graph.edge_index)
-                    for name, scores in outside.items()
+                    name: method.propagation(scores, self.outside[name].graph.edges) for name, scores in outside.items()
                 }
             else:
                 method = copy.deepcopy(method).fit(self.inside, y, mask)

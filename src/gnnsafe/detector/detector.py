@@ -53,7 +53,7 @@ class Detector(Scorer):
         better. `by_class` compares a node with the calibration nodes of its own predicted class, so that error rates
         hold in each class.
         """
-        outputs, graph = self.outputs(data), self._graph(data)
+        graph, outputs = self._outputs_as_fitted(data)
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
@@ -131,12 +131,13 @@ class Detector(Scorer):
         the same graph, else those of `data.test_mask`. Nodes that taught or calibrated the detector are refused: on
         them the rates say nothing.
         """
-        calibration, p = self.calibrated(), self.p_values(data)
+        calibration, graph = self.calibrated(), self._checked(data)
+        p = self.p_values(graph)
         assert self.used_ is not None  # as it is fitted
         if mask is None:
-            mask = self.used_.split(self._graph(data)).get("test_mask")
+            mask = self.used_.split(graph).get("test_mask")
             require(mask is not None, "mask", "be given where no test nodes are known", "none")
-        self.used_.unseen("mask", self._graph(data), check_mask("mask", mask, len(p)))
+        self.used_.unseen("mask", graph, check_mask("mask", mask, len(p)))
         return CalibrationCheck.of(p[mask], calibration, levels)
 
     def explain(self, data: Graph, *, node: int | str) -> Explanation:
@@ -228,7 +229,9 @@ class Detector(Scorer):
             InputError: Where an argument is of the wrong kind, or too few nodes are held out to plant any.
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        return diagnosis(self.method, self.outputs, data, candidates=candidates, draws=draws, seed=seed)
+        return diagnosis(
+            self.method, self.outputs, self._checked(data).data, candidates=candidates, draws=draws, seed=seed
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """All that was fitted and calibrated, as safetensors and JSON in a folder; see `gnnsafe.load`.

@@ -14,12 +14,13 @@ from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task, check_classes
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
-from gnnsafe.graph import Graph, changed, check_feature_names, check_graph, kept_names, node_labels, node_mask, plain
+from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
 from gnnsafe.hashing import weights_digest
-from gnnsafe.held_out import UsedNodes
+from gnnsafe.held_out import KnownNodes, UsedNodes
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.outputs import Classifier, Forward, Outputs
+from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.probing import probed
 from gnnsafe.scaling import FeatureScaling
 
@@ -64,6 +65,7 @@ class Scorer:
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
         self.calibrated_by_: str | None = None  # the method as it was then
+        self._fitted: tuple[PreparedGraph, Outputs] | None = None  # for `calibrate`, which mostly reads the same graph
 
     def __repr__(self) -> str:
         model = type(self.classifier.model).__name__ if self.classifier else None
@@ -75,9 +77,8 @@ class Scorer:
         A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
         and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
         """
-        self.num_features_, self.calibration_ = None, None  # what fails is not fitted
+        self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
         graph = self._graph(data)
-        check_graph(graph, content=self._content_unknown)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
         outputs = self._outputs(graph, first=True)
         validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
@@ -88,6 +89,7 @@ class Scorer:
             self._learn(outputs, y, mask)
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
+        self._fitted = graph, outputs
         return self
 
     def _learn(self, outputs: Outputs, y: Tensor, mask: Tensor) -> None:
@@ -103,39 +105,56 @@ class Scorer:
 
     def outputs(self, data: Graph) -> Outputs:
         """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
-        return self._outputs(self._checked(data, content=self._content_unknown))
+        return self._outputs(self._checked(data))
+
+    def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
+        """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
+        fitted, self._fitted = self._fitted, None
+        if fitted is not None and self._unchanged(fitted[0], data):
+            self.check_weights()
+            return fitted
+        graph = self._checked(data)
+        return graph, self._outputs(graph)
+
+    def _unchanged(self, graph: PreparedGraph, data: Any) -> bool:
+        if data is graph:
+            return True
+        bare = self.passed_ == () and self.forward is None  # else it may read more than features and edges
+        shared = getattr(data, "x", None) is graph.x and getattr(data, "edge_index", None) is graph.edge_index
+        return bare and shared and KnownNodes.unchanged(graph)
 
     def score(self, data: Graph) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution."""
         return self.method.score(self.outputs(data))
 
-    def _graph(self, data: Any) -> Any:
+    def _graph(self, data: Any) -> PreparedGraph:
         if self.node_type is not None:
-            return node_type_graph(data, self.node_type, self.edge_types)
+            data = node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
-        return plain(data)
+        check_feature_names(data, self.feature_names_)
+        return admitted(data, num_features=self.num_features_)
 
-    def _checked(self, data: Any, *, content: bool = True) -> Any:
+    def _checked(self, data: Any) -> PreparedGraph:
         """The graph, once it is known that the detector is fitted and that the graph is like the training graph."""
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
+        self._fitted = None
         self.check_weights()
         graph = self._graph(data)
-        check_feature_names(graph, self.feature_names_)
-        check_graph(graph, num_features=self.num_features_, content=content)
         if self.passed_ is not None and (passed := self._passed(graph)) != self.passed_:
             held, now = (", ".join(names) or "none" for names in (self.passed_, passed))
             require(False, "data", f"hold of what the forward takes what the training graph held: {held}", now)
         return graph
 
-    def _outputs(self, graph: Graph, *, first: bool = False) -> Outputs:
-        if self.scaling is not None:
-            graph = changed(graph, x=self.scaling(graph.x))
+    def _outputs(self, graph: PreparedGraph, *, first: bool = False) -> Outputs:
+        if (scaling := self.scaling) is not None:
+            bare = graph
+            graph = bare.kept(scaling, lambda: bare.with_features(scaling(bare.x)))
         if self.classifier is None:
-            return Outputs(torch.empty(graph.x.shape[0], 0), graph, self.task)
-        return probed(self.classifier, graph) if first and not self._model_checks else self.classifier(graph)
+            return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
+        return probed(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
 
-    def _passed(self, graph: Graph) -> tuple[str, ...]:
+    def _passed(self, graph: PreparedGraph) -> tuple[str, ...]:
         read = () if self.classifier is None else self.classifier.read(graph)
         return tuple(read or ())
 
@@ -152,15 +171,6 @@ class Scorer:
         rule = f"be the one that the detector was calibrated with, {self.calibrated_by_}"
         require(repr(self.method) == self.calibrated_by_, "method", rule, repr(self.method), "calibrate again")
         return self.calibration_
-
-    @property
-    def _model_checks(self) -> bool:
-        return self.classifier is not None and self.classifier.checks_content
-
-    @property
-    def _content_unknown(self) -> bool:
-        """Whether a graph's numbers are to be looked at here: scaling reads them before the model does."""
-        return self.scaling is not None or not self._model_checks
 
 
 def _of_the_whole(forward: Forward, model: nn.Module, graph: Any) -> Tensor:

@@ -54,7 +54,7 @@ class Contenders:
 
     def scores(self, outputs: Outputs) -> dict[str, Tensor]:
         """The scores of all on one graph; each step of propagation is made once."""
-        edges, isolated = outputs.graph.edge_index, _propagation(self.method).isolated
+        edges, isolated = outputs.graph.edges, _propagation(self.method).isolated
         before = base_scores_of(self.method, outputs) if _propagates(self.method) else self.method.score(outputs)
         scores, reached = {}, dict.fromkeys((alpha for _, alpha in self.own.values()), (before, 0))
         for name, (steps, alpha) in self.own.items():
@@ -70,7 +70,7 @@ class Contenders:
             within = _within(rival)
             before = alone.get(repr(within))
             alone[repr(within)] = before = within.score(outputs) if before is None else before
-            scores[name] = before if within is rival else rival.propagation(before, outputs.graph.edge_index)
+            scores[name] = before if within is rival else rival.propagation(before, outputs.graph.edges)
         return scores
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.datasets.shifts.graphs import dice
-from gnnsafe.graph import changed, node_labels
+from gnnsafe.graph import node_labels
 from gnnsafe.outputs import Outputs
 
 __all__ = ["LEAST_NODES", "MOST_CLASSES", "class_left_out", "possible_classes"]
@@ -47,12 +47,12 @@ def narrowed(outputs: Outputs, number: int) -> Outputs:
 
 def class_left_out(outputs: Outputs, number: int) -> Outputs:
     """The same outputs, for detectors that have never heard of that class; the others are numbered 0, 1, …"""
-    graph: Any = outputs.graph
+    graph = outputs.graph
     y = node_labels(graph)
     masks = {name: getattr(graph, name, None) for name in ("train_mask", "val_mask")}
     known = {name: mask & (y != number) for name, mask in masks.items() if mask is not None}
     renumbered = (y - (y > number).long()).where(y != number, -1)
-    return narrowed(replace(outputs, graph=changed(graph, y=renumbered, **known)), number)
+    return narrowed(replace(outputs, graph=graph.with_labels(y=renumbered, **known)), number)
 
 
 def possible_classes(outputs: Outputs, test: Tensor, seed: int) -> tuple[list[int], str]:
@@ -63,7 +63,7 @@ def possible_classes(outputs: Outputs, test: Tensor, seed: int) -> tuple[list[in
         return [], "it takes a multiclass model: labels of a multilabel model have no 'other' class"
     if (count := outputs.logits.shape[1]) < 3:
         return [], f"it takes at least 3 classes, so that 2 are left (the model has {count})"
-    y, train = node_labels(outputs.graph), outputs.graph.train_mask  # type: ignore[attr-defined]
+    y, train = node_labels(outputs.graph), outputs.graph.train_mask
     taught, held_out = (torch.bincount(y[mask & (y >= 0)], minlength=count)[:count] for mask in (train, test))
     found = ((held_out >= LEAST_NODES) & (taught > 0)).nonzero().flatten().tolist()
     if len(found) < 2:

@@ -16,9 +16,10 @@ from gnnsafe.datasets import shifts
 from gnnsafe.diagnosis.candidates import Contenders
 from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
 from gnnsafe.errors import InputError
-from gnnsafe.graph import Data, changed, check_graph, node_labels, node_mask
+from gnnsafe.graph import Data, changed, node_labels, node_mask
 from gnnsafe.metrics import detection
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import check_graph
 
 __all__ = ["NEW_CLASSES", "SHIFTS", "Ask", "Figures", "planted", "progress", "ready", "tried"]
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from gnnsafe.datasets.splits import large_split, time_split
 from gnnsafe.errors import require
-from gnnsafe.graph import Data, changed, check_graph, node_labels
+from gnnsafe.graph import Data, changed, node_labels
 from gnnsafe.held_out import MASKS
+from gnnsafe.prepared import check_graph
 
 __all__ = ["known_classes", "renumbered"]
 

@@ -8,8 +8,9 @@ from torch import Tensor
 from gnnsafe.detector import Detector
 from gnnsafe.errors import InputError, require
 from gnnsafe.fitting.classes import renumbered
-from gnnsafe.graph import Data, changed, check_graph
+from gnnsafe.graph import Data, changed
 from gnnsafe.held_out import MASKS, KnownNodes
+from gnnsafe.prepared import check_graph
 
 __all__ = ["held_out_nodes", "with_known_split"]
 

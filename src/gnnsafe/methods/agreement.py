@@ -26,4 +26,4 @@ class Agreement(Method):
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨p_i, mean_j p_j⟩."""
         p = log_probabilities(outputs.logits, task=outputs.task).exp()
-        return -(p * diffused(p, outputs.graph.edge_index, steps=1, alpha=0.0, isolated="decay")).sum(dim=1).float()
+        return -(p * diffused(p, outputs.graph.edges, steps=1, alpha=0.0, isolated="decay")).sum(dim=1).float()

@@ -92,7 +92,7 @@ class Method(metaclass=PlainNumbers):
     def score(self, outputs: Outputs) -> Tensor:
         """The base scores, propagated: float32, one per node, finite, higher = more out-of-distribution."""
         with without_autocast():
-            return self.propagation(base_scores_of(self, outputs), outputs.graph.edge_index)
+            return self.propagation(base_scores_of(self, outputs), outputs.graph.edges)
 
     @final
     def reach(self) -> int | None:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from gnnsafe.methods.typicality import Typicality
 from gnnsafe.outputs import Outputs
-from gnnsafe.sparse import in_degrees
 
 __all__ = ["Degree"]
 
@@ -21,4 +20,4 @@ class Degree(Typicality):
 
     def value(self, outputs: Outputs) -> Tensor:
         """The number of edges that point to each node."""
-        return in_degrees(outputs.graph.edge_index, outputs.graph.x.shape[0])
+        return outputs.graph.edges.in_degrees

@@ -55,4 +55,4 @@ class DiffusedKNN(Method):
         return Propagation(self.steps)
 
     def _diffused(self, outputs: Outputs) -> Tensor:
-        return unit_rows(diffused(outputs.embeddings, outputs.graph.edge_index, steps=self.diffusion))
+        return unit_rows(diffused(outputs.embeddings, outputs.graph.edges, steps=self.diffusion))

@@ -11,7 +11,6 @@ from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
 from gnnsafe.scores import saturated
-from gnnsafe.sparse import in_degrees, mean_matrix
 
 __all__ = ["DirichletEnergy"]
 
@@ -34,9 +33,9 @@ class DirichletEnergy(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = h/√(1+d)."""
-        edges, h = outputs.graph.edge_index, outputs.embeddings.double()
-        mean = mean_matrix(edges, num_nodes=len(h), dtype=h.dtype, isolated="keep")
-        a = h / (1 + in_degrees(edges, len(h))).sqrt()[:, None]
+        edges, h = outputs.graph.edges, outputs.embeddings.double()
+        mean = edges.mean(h.dtype)
+        a = h / (1 + edges.in_degrees).sqrt()[:, None]
         square = a.square().sum(dim=1)
         squares = square + mean @ square
         roughness = squares - 2 * (a * (mean @ a)).sum(dim=1)

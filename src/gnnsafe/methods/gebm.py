@@ -82,7 +82,7 @@ class GEBM(Method):
         evidence = evidence.clamp(-FLOAT32_MAX, FLOAT32_MAX)
 
         def smooth(values: Tensor) -> Tensor:
-            return diffused(values, outputs.graph.edge_index, steps=self.steps)
+            return diffused(values, outputs.graph.edges, steps=self.steps)
 
         own = -torch.logsumexp(evidence, dim=1)
         return saturated(-torch.logsumexp(smooth(evidence), dim=1) + smooth(own) + own)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gnnsafe.edges import Isolated
 from gnnsafe.methods.base import Method
 from gnnsafe.methods.energy import Energy
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation, check_propagation
 from gnnsafe.scores import check_temperature
-from gnnsafe.sparse import Isolated
 
 __all__ = ["GNNSafe"]
 

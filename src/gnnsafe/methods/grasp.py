@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import FLOAT32_MAX
+from gnnsafe.edges import Edges
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Kind, Method, fitted
 from gnnsafe.methods.rows import quantiles
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import max_softmax
-from gnnsafe.sparse import in_degrees, mean_matrix
 
 __all__ = ["GRASP", "GraphNodes"]
 
@@ -79,8 +79,8 @@ class GRASP(Method):
         """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
         nodes = self._together(outputs)
         scores, size = nodes.scores, len(nodes.scores)
-        degree = in_degrees(nodes.edge_index, size)
-        mean = mean_matrix(nodes.edge_index, num_nodes=size, dtype=scores.dtype, isolated="keep")
+        edges = Edges(nodes.edge_index, size)
+        degree, mean = edges.in_degrees, edges.mean(scores.dtype)
         joined = self._joined(nodes, lambda marks: (degree * (mean @ marks)).round())
         clique = self.weight * joined  # the clique's rows are this times joinedᵀ: it is never built
         total = degree + clique * joined.sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +14,7 @@ from gnnsafe.checks import full_precision
 from gnnsafe.methods.base import Kind, Method
 from gnnsafe.methods.rows import unit_rows
 from gnnsafe.outputs import Outputs
-from gnnsafe.sparse import mean_matrix, scipy_csr, sparse_enough
+from gnnsafe.sparse import scipy_csr, sparse_enough
 
 __all__ = ["MeanCosine"]
 
@@ -32,11 +32,12 @@ class MeanCosine(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨x̂_i, mean_j x̂_j⟩."""
-        x, edges = full_precision(outputs.graph.x), outputs.graph.edge_index
-        mean = mean_matrix(edges, num_nodes=x.shape[0], dtype=x.dtype, isolated="decay")
+        x = full_precision(outputs.graph.x)
+        mean: Any = outputs.graph.edges.mean(x.dtype, "decay")
         if x.device.type != "cpu" or not sparse_enough(x):  # scipy's products are the CPU's
             unit = unit_rows(full_precision(outputs.dense_features()))
-            return -(unit * (mean @ unit)).sum(dim=1).float()
+            heard: Tensor = mean @ unit
+            return -(unit * heard).sum(dim=1).float()
         rows = scipy_csr(x).astype(np.float64)  # float32 has no square of 1e20
         length = sp.linalg.norm(rows, axis=1)
         unit = sp.diags_array(1 / np.where(length > 0, length, 1)) @ rows

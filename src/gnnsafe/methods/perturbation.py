@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import InputError, is_number, require
-from gnnsafe.graph import changed
 from gnnsafe.outputs import Outputs
 
 __all__ = ["check_epsilon", "perturbed"]
@@ -28,11 +27,10 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     if epsilon == 0:
         return outputs
     x = outputs.dense_features().detach().requires_grad_()
-    value = loss(outputs.again(changed(outputs.graph, x=x), gradients=True))
+    value = loss(outputs.again(outputs.graph.with_features(x), gradients=True))
     gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
     if gradient is None:
         raise InputError("'model' must let gradients reach data.x for a step of its features (got none); use epsilon=0")
     limits = torch.finfo(x.dtype)
     moved = gradient.sign_().mul_(-epsilon).add_(x.detach()).clamp_(limits.min, limits.max)
-    # Marked as asking for a gradient, so that no model makes ready for reuse what is used once.
-    return outputs.again(changed(outputs.graph, x=moved.requires_grad_()))
+    return outputs.again(outputs.graph.with_features(moved))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gnnsafe.edges import Isolated
 from gnnsafe.errors import require
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation, check_propagation
-from gnnsafe.sparse import Isolated
 
 __all__ = ["Propagated"]
 

@@ -11,7 +11,6 @@ from gnnsafe.models.jknet import JKNet
 from gnnsafe.models.mixhop import MixHop
 from gnnsafe.models.mlp import MLP
 from gnnsafe.models.sgc import SGC
-from gnnsafe.outputs import CAREFUL
 from gnnsafe.registry import Registry
 
 __all__ = ["APPNP", "GAT", "GCN", "GIN", "GPN", "MLP", "MODELS", "SGC", "GraphSAGE", "JKNet", "MixHop", "Model"]
@@ -30,5 +29,3 @@ _OWN: dict[str, type[Model]] = {
 }
 
 MODELS = Registry("model", Model, _OWN, check_constructor)
-
-CAREFUL.update(MODELS.own)

@@ -8,6 +8,7 @@ from torch import Tensor
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.base import Backbone
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["APPNP"]
 
@@ -45,9 +46,9 @@ class APPNP(Backbone):
         """One edge further with each step."""
         return self.steps
 
-    def read(self, x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
+    def read(self, graph: PreparedGraph) -> ConvolutionInputs:
         """Â and X."""
-        return convolution_inputs(x, edge_index, hops=0)
+        return convolution_inputs(graph, hops=0)
 
     def stem(self, inputs: ConvolutionInputs) -> Tensor:
         """The first layer's X W."""

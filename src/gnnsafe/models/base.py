@@ -14,7 +14,9 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 from gnnsafe.arguments import PlainNumbers, declared_types
 from gnnsafe.errors import InputError, is_number, require, require_whole
 from gnnsafe.models.inputs import check_fits
+from gnnsafe.models.known import known_graph
 from gnnsafe.outputs import Penultimate
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.randomness import DRAWING
 
 __all__ = ["Backbone", "Model", "check_constructor", "glorot"]
@@ -130,18 +132,18 @@ class Backbone(Model):
             assert isinstance(norm, nn.BatchNorm1d)
             norm.reset_parameters()
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Logits, [nodes, classes]."""
-        inputs = self.prepare(x, edge_index)
+    def forward(self, x: Tensor | PreparedGraph, edge_index: Tensor | None = None) -> Tensor:
+        """Logits, [nodes, classes], of features and edges or of a prepared graph."""
+        inputs = self.prepare(known_graph(x, edge_index))
         return self.tail(self.stem(inputs), inputs)
 
-    def prepare(self, x: Tensor, edge_index: Tensor) -> Any:
+    def prepare(self, graph: PreparedGraph) -> Any:
         """What depends on the graph alone, once the graph is known to fit the model."""
-        check_fits(x, edge_index, self.in_channels, self.weights[0].dtype)
-        return self.read(x, edge_index)
+        check_fits(graph, self.in_channels, self.weights[0])
+        return self.read(graph)
 
     @abstractmethod
-    def read(self, x: Tensor, edge_index: Tensor) -> Any:
+    def read(self, graph: PreparedGraph) -> Any:
         """What the layers read of a graph."""
 
     @abstractmethod

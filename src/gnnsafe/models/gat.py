@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
+from gnnsafe.attention import Pattern
 from gnnsafe.errors import require_whole
 from gnnsafe.models.base import Backbone, glorot
-from gnnsafe.models.inputs import Features, feature_matrix, product
-from gnnsafe.sparse import Pattern, attention_pattern
+from gnnsafe.models.inputs import product
+from gnnsafe.prepared import Features, PreparedGraph
 
 __all__ = ["GAT"]
 
@@ -59,11 +60,9 @@ class GAT(Backbone):
         self.targets = nn.ParameterList(glorot(*shape) for shape in shapes)
         self.heads = heads
 
-    def read(self, x: Tensor, edge_index: Tensor) -> AttentionInputs:
+    def read(self, graph: PreparedGraph) -> AttentionInputs:
         """X, and the edges sorted by target."""
-        features = feature_matrix(x)
-        hidden, last = (attention_pattern(edge_index, num_nodes=len(x), heads=heads) for heads in (self.heads, 1))
-        return AttentionInputs(features, hidden, last)
+        return AttentionInputs(graph.features, graph.edges.attention(self.heads), graph.edges.attention(1))
 
     def stem(self, inputs: AttentionInputs) -> Tensor:
         """The first layer: attention on X W."""

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnnsafe.models.base import Backbone
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["GCN"]
 
@@ -22,9 +23,9 @@ class GCN(Backbone):
     torch.Size([3, 2])
     """
 
-    def read(self, x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
+    def read(self, graph: PreparedGraph) -> ConvolutionInputs:
         """Â, and X or ÂX."""
-        return convolution_inputs(x, edge_index)
+        return convolution_inputs(graph)
 
     def stem(self, inputs: ConvolutionInputs) -> Tensor:
         """The first layer's Â X W."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from gnnsafe.models.base import Backbone
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
-from gnnsafe.sparse import sum_matrix
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["GIN"]
 
@@ -28,9 +28,9 @@ class GIN(Backbone):
         """Two linear layers to every sum."""
         return [in_channels] + [hidden_channels] * (2 * num_layers - 1) + [out_channels]
 
-    def read(self, x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
+    def read(self, graph: PreparedGraph) -> ConvolutionInputs:
         """A + I, and X or (A + I) X."""
-        return convolution_inputs(x, edge_index, matrix=sum_matrix)
+        return convolution_inputs(graph, "sum")
 
     def stem(self, inputs: ConvolutionInputs) -> Tensor:
         """The first linear layer's (A + I) X W."""

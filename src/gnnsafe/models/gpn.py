@@ -10,10 +10,12 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import is_number, require, require_whole
 from gnnsafe.models.base import Model
-from gnnsafe.models.inputs import check_fits, feature_matrix
+from gnnsafe.models.inputs import check_fits
+from gnnsafe.models.known import known_graph
 from gnnsafe.models.radial import RadialFlows
 from gnnsafe.outputs import Penultimate
-from gnnsafe.sparse import Sparse, gcn_matrix
+from gnnsafe.prepared import Features, PreparedGraph
+from gnnsafe.sparse import Matrix
 
 __all__ = ["GPN"]
 
@@ -75,21 +77,21 @@ class GPN(Model):
         self.flows.reset_parameters()
         self.class_shares.fill_(1 / len(self.class_shares))
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """log α, [nodes, classes]."""
-        inputs = self.prepare(x, edge_index)
+    def forward(self, x: Tensor | PreparedGraph, edge_index: Tensor | None = None) -> Tensor:
+        """log α, [nodes, classes], of features and edges or of a prepared graph."""
+        inputs = self.prepare(known_graph(x, edge_index))
         return self.tail(self.stem(inputs), inputs)
 
-    def prepare(self, x: Tensor, edge_index: Tensor) -> tuple[Sparse | Tensor, Sparse]:
+    def prepare(self, graph: PreparedGraph) -> tuple[Features, Matrix]:
         """X and Â: what depends on the graph alone."""
-        check_fits(x, edge_index, self.in_channels, self.weight.dtype)
-        return feature_matrix(x), gcn_matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
+        check_fits(graph, self.in_channels, self.weight)
+        return graph.features, graph.edges.convolution(graph.x.dtype)
 
-    def stem(self, inputs: tuple[Sparse | Tensor, Sparse]) -> Tensor:
+    def stem(self, inputs: tuple[Features, Matrix]) -> Tensor:
         """The first layer's X W."""
         return inputs[0] @ self.weight
 
-    def tail(self, hidden: Tensor, inputs: tuple[Sparse | Tensor, Sparse]) -> Tensor:
+    def tail(self, hidden: Tensor, inputs: tuple[Features, Matrix]) -> Tensor:
         """From the first layer's product to log α."""
         hidden = F.dropout(F.relu(hidden + self.bias), self.dropout, self.training)
         own = self._evidence(self.penultimate(self.latent(hidden)))

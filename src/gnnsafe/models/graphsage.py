@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gnnsafe.models.base import Backbone
-from gnnsafe.models.inputs import ConvolutionInputs, Features, convolution_inputs, feature_matrix, product
-from gnnsafe.sparse import mean_matrix
+from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
+from gnnsafe.prepared import Features, PreparedGraph
 
 __all__ = ["GraphSAGE"]
-
-neighbour_mean = partial(mean_matrix, isolated="decay")  # a node that nobody points to hears 0
 
 
 class GraphSAGE(Backbone):
@@ -30,9 +27,9 @@ class GraphSAGE(Backbone):
 
     matrices: ClassVar[int] = 2
 
-    def read(self, x: Tensor, edge_index: Tensor) -> tuple[ConvolutionInputs, Features]:
+    def read(self, graph: PreparedGraph) -> tuple[ConvolutionInputs, Features]:
         """D⁻¹A, X or D⁻¹A X, and X."""
-        return convolution_inputs(x, edge_index, matrix=neighbour_mean), feature_matrix(x)
+        return convolution_inputs(graph, "mean"), graph.features
 
     def stem(self, inputs: tuple[ConvolutionInputs, Features]) -> Tensor:
         """The first layer's D⁻¹A X W + X R."""

@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
-from gnnsafe.checks import check_features, check_tensor
 from gnnsafe.errors import require
-from gnnsafe.sparse import Sparse, gcn_matrix, remembered, scipy_csr, sparse_enough
+from gnnsafe.prepared import Features, PreparedGraph
+from gnnsafe.sparse import Matrix, Sparse, scipy_csr
 
-__all__ = ["ConvolutionInputs", "Features", "check_fits", "convolution_inputs", "feature_matrix", "product"]
+__all__ = ["ConvolutionInputs", "Kind", "check_fits", "convolution_inputs", "product"]
 
 SAMPLED_ROWS = 1000
 FEWEST_COLUMNS = 16  # fewer cost BLAS more
@@ -34,7 +34,8 @@ LINE = 16  # float32 in a line of the cache; products are faster where every row
 WORTH_ALIGNING = 8 * LINE  # columns from which on that takes hardly more memory
 MOMENT_ROWS = 2**14  # that are in double precision at once
 
-Features = Sparse | Tensor
+Kind = Literal["convolution", "mean", "sum"]
+"""Which matrix of the edges: Â, D⁻¹A or A + I."""
 
 
 def product(features: Features, weight: Tensor) -> Tensor:
@@ -46,19 +47,11 @@ def product(features: Features, weight: Tensor) -> Tensor:
     return features @ weight
 
 
-class EdgeMatrix(Protocol):
-    """A matrix [nodes, nodes] of a graph's edges, such as `gcn_matrix`."""
-
-    def __call__(self, edge_index: Tensor, *, num_nodes: int, dtype: torch.dtype) -> Sparse:
-        """The matrix."""
-        ...
-
-
 @dataclass(frozen=True)
 class ConvolutionInputs:
     """A graph as a convolution reads it: Â, and Â^k X, of whose k `hops` the features have `aggregated`."""
 
-    adjacency: Sparse
+    adjacency: Matrix
     features: Features
     aggregated: int
     hops: int = 1
@@ -106,71 +99,66 @@ class ConvolutionInputs:
         return mean, covariance
 
 
-def check_fits(x: Tensor, edge_index: Tensor, in_channels: int, dtype: torch.dtype) -> None:
-    """A graph fits a model if it has as many features as that, of its precision."""
-    check_tensor("x", x, torch.strided, torch.sparse_csr)
-    check_tensor("edge_index", edge_index)
-    if x.dim() == 2:  # else there are no features to count, as is said where they are read
-        require(x.shape[1] == in_channels, "x", f"have {in_channels} features", x.shape[1])
-        require(x.dtype == dtype, "x", f"be {dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)")
+def check_fits(graph: PreparedGraph, in_channels: int, weight: Tensor) -> None:
+    """A graph fits a model if it has as many features as that, of its precision, on its device."""
+    x = graph.x
+    require(x.shape[1] == in_channels, "x", f"have {in_channels} features", x.shape[1])
+    require(
+        x.dtype == weight.dtype, "x", f"be {weight.dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)"
+    )
 
 
-def feature_matrix(x: Tensor) -> Features:
-    """X, as CSR where few of its entries are not 0; remembered, and left as it is where it asks for a gradient."""
-    return check_features(x) if x.requires_grad else _features(x)
-
-
-def convolution_inputs(
-    x: Tensor, edge_index: Tensor, *, matrix: EdgeMatrix = gcn_matrix, hops: int = 1
-) -> ConvolutionInputs:
-    """Make the graph ready, once: remembered while both tensors live and keep their content.
+def convolution_inputs(graph: PreparedGraph, kind: Kind = "convolution", *, hops: int = 1) -> ConvolutionInputs:
+    """The graph as a convolution reads it, made ready once.
 
     Features that ask for a gradient are left as they are, so that it can reach them.
     """
-    if x.requires_grad:
-        features = check_features(x)
-        adjacency = matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
-        return ConvolutionInputs(adjacency, features, aggregated=0, hops=hops)
-    return _prepared(x, edge_index, matrix=matrix, hops=hops)
+    adjacency = _adjacency(graph, kind)
+    if graph.x.requires_grad:
+        return ConvolutionInputs(adjacency, graph.x, aggregated=0, hops=hops)
+    return graph.kept((kind, hops), lambda: _prepared(graph, adjacency, hops))
 
 
-@remembered
-def _features(x: Tensor) -> Features:
-    check_features(x)
-    if sparse_enough(x):
-        return Sparse(scipy_csr(x))
-    return x.to_dense() if x.layout == torch.sparse_csr else x.detach()  # not x itself, which must be free to die
+def _adjacency(graph: PreparedGraph, kind: Kind) -> Matrix:
+    edges, dtype = graph.edges, graph.x.dtype
+    if kind == "mean":
+        return edges.mean(dtype, "decay")  # a node that nobody points to hears 0
+    return edges.sum(dtype) if kind == "sum" else edges.convolution(dtype)
 
 
-@remembered
-def _prepared(x: Tensor, edge_index: Tensor, *, matrix: EdgeMatrix, hops: int) -> ConvolutionInputs:
-    features = feature_matrix(x)
-    adjacency = matrix(edge_index, num_nodes=len(x), dtype=x.dtype)
-    aggregated = 0
-    bag = None
-    if hops == 1 and isinstance(features, Tensor) and x.dtype == torch.float32 and _density(features) < BAG_BELOW:
+def _prepared(graph: PreparedGraph, adjacency: Matrix, hops: int) -> ConvolutionInputs:
+    features, aggregated, bag = graph.features, 0, None
+    if hops == 1 and isinstance(features, Tensor) and _bag_pays(features):
         bag = Sparse(scipy_csr(features))
     while aggregated < hops and _worth_aggregating(adjacency, features):
         features, aggregated = _aggregate(adjacency, features), aggregated + 1
     return ConvolutionInputs(adjacency, features, aggregated, hops, bag)
 
 
+def _bag_pays(features: Tensor) -> bool:
+    return features.device.type == "cpu" and features.dtype == torch.float32 and _density(features) < BAG_BELOW
+
+
 def _density(features: Tensor) -> float:
     return int(torch.count_nonzero(features)) / max(features.numel(), 1)
 
 
-def _worth_aggregating(adjacency: Sparse, features: Features) -> bool:
+def _worth_aggregating(adjacency: Matrix, features: Features) -> bool:
     if isinstance(features, Tensor):
         return True
+    if not (isinstance(adjacency, Sparse) and isinstance(features, Sparse)):
+        return False
     a, x = scipy_csr(adjacency.csr), scipy_csr(features.csr)
     rows = np.linspace(0, x.shape[0] - 1, min(x.shape[0], SAMPLED_ROWS), dtype=np.int64)
     return bool((a[rows] @ x).nnz * x.shape[0] / len(rows) < x.nnz + a.nnz)
 
 
-def _aggregate(adjacency: Sparse, features: Features) -> Features:
+def _aggregate(adjacency: Matrix, features: Features) -> Features:
     if isinstance(features, Tensor):
         aggregated, (rows, columns) = adjacency @ features, features.shape
         if columns < WORTH_ALIGNING:
             return aggregated
         return features.new_empty(rows, -(-columns // LINE) * LINE)[:, :columns].copy_(aggregated)
+    assert isinstance(adjacency, Sparse)
+    assert isinstance(features, Sparse)
     return Sparse(scipy_csr(adjacency.csr) @ scipy_csr(features.csr))

@@ -8,6 +8,7 @@ from torch import Tensor
 from gnnsafe.errors import require_whole
 from gnnsafe.models.base import Backbone, glorot
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs, product
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["MixHop"]
 
@@ -46,9 +47,9 @@ class MixHop(Backbone):
         """As many edges in every layer as it has hops."""
         return self.num_layers * self.hops
 
-    def read(self, x: Tensor, edge_index: Tensor) -> list[ConvolutionInputs]:
+    def read(self, graph: PreparedGraph) -> list[ConvolutionInputs]:
         """Â, and X, ÂX, …, Â^K X as far as they are worth having."""
-        return [convolution_inputs(x, edge_index, hops=hops) for hops in range(self.hops + 1)]
+        return [convolution_inputs(graph, hops=hops) for hops in range(self.hops + 1)]
 
     def stem(self, inputs: list[ConvolutionInputs]) -> Tensor:
         """The first layer's [X W₀ | Â X W₁ | …]."""

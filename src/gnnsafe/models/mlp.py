@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gnnsafe.checks import check_edge_index
 from gnnsafe.models.base import Backbone
-from gnnsafe.models.inputs import Features, feature_matrix, product
+from gnnsafe.models.inputs import product
+from gnnsafe.prepared import Features, PreparedGraph
 
 __all__ = ["MLP"]
 
@@ -28,11 +28,9 @@ class MLP(Backbone):
         """It hears of nobody."""
         return 0
 
-    def read(self, x: Tensor, edge_index: Tensor) -> Features:
-        """X; edges are checked, so that a graph is good for all models or for none."""
-        features = feature_matrix(x)
-        check_edge_index(edge_index, len(x))
-        return features
+    def read(self, graph: PreparedGraph) -> Features:
+        """X."""
+        return graph.features
 
     def stem(self, inputs: Features) -> Tensor:
         """The first layer's X W."""

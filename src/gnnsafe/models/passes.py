@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.graph import Graph
 from gnnsafe.models.base import Backbone
-from gnnsafe.models.staged import staged
 from gnnsafe.models.two_layers import TwoLayers, suits
+from gnnsafe.prepared import PreparedGraph
+from gnnsafe.staged import staged
 
 __all__ = ["Passes", "StagedPasses", "passes"]
 
@@ -33,9 +33,9 @@ class Passes(Protocol):
 class StagedPasses:
     """The passes of any model: all rows, of which those that are read are handed over. No `rows` are all."""
 
-    def __init__(self, model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor) -> None:
+    def __init__(self, model: nn.Module, graph: PreparedGraph, training: Tensor | None, validation: Tensor) -> None:
         self.model, self.stages, self.rows, self.validation_rows = model, staged(model), training, validation
-        self.inputs = self.stages.prepare(graph.x, graph.edge_index)
+        self.inputs = self.stages.prepare(graph)
         self.hidden: Tensor | None = None
 
     def training(self) -> Tensor:
@@ -56,7 +56,7 @@ class StagedPasses:
 
 
 def passes(
-    model: nn.Module, graph: Graph, training: Tensor | None, validation: Tensor, *, beside: Passes | None = None
+    model: nn.Module, graph: PreparedGraph, training: Tensor | None, validation: Tensor, *, beside: Passes | None = None
 ) -> Passes:
     """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read.
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from gnnsafe.models.gcn import GCN
 from gnnsafe.models.inputs import ConvolutionInputs, convolution_inputs
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["SGC"]
 
@@ -28,9 +29,9 @@ class SGC(GCN):
         """One linear layer, whatever the number of hops."""
         return [in_channels, out_channels]
 
-    def read(self, x: Tensor, edge_index: Tensor) -> ConvolutionInputs:
+    def read(self, graph: PreparedGraph) -> ConvolutionInputs:
         """Â, and as much of Â^K X as is worth having."""
-        return convolution_inputs(x, edge_index, hops=self.num_layers)
+        return convolution_inputs(graph, hops=self.num_layers)
 
     def tail(self, hidden: Tensor, inputs: ConvolutionInputs) -> Tensor:
         """The logits."""

@@ -33,11 +33,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from gnnsafe.graph import Graph
 from gnnsafe.models.gcn import GCN
 from gnnsafe.models.inputs import ConvolutionInputs, product
-from gnnsafe.models.staged import staged
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.sparse import Sparse, scipy_csr
+from gnnsafe.staged import staged
 
 __all__ = ["TwoLayers", "suits"]
 
@@ -202,9 +202,9 @@ class TwoLayers:
     """The passes of a model that `suits` over one graph; `training` comes right after that of passes `beside` it."""
 
     def __init__(
-        self, model: GCN, graph: Graph, training: Tensor, validation: Tensor, beside: TwoLayers | None = None
+        self, model: GCN, graph: PreparedGraph, training: Tensor, validation: Tensor, beside: TwoLayers | None = None
     ) -> None:
-        inputs = model.prepare(graph.x, graph.edge_index)
+        inputs = model.prepare(graph)
         adjacency = scipy_csr(inputs.adjacency.csr)
         self.model, self.norm = model, cast(Any, model.norms[0])
         self.weights = model.weights[0], self.norm.weight, self.norm.bias, model.weights[1], model.biases[0]
@@ -244,9 +244,11 @@ def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows 
     return (FewRows if few else AllRows)(inputs, training, validation)
 
 
-def suits(model: nn.Module, graph: Graph) -> bool:
-    """A GCN of ours with two layers, BatchNorm as we make it, no dropout and no hooks, and features that are given."""
-    if type(model) is not GCN or staged(model) is not model or len(model.weights) != 2 or len(model.norms) != 1:
+def suits(model: nn.Module, graph: PreparedGraph) -> bool:
+    """A GCN of ours on the CPU with two layers, BatchNorm as we make it, no dropout, no hooks, and features given."""
+    if graph.device.type != "cpu" or type(model) is not GCN or staged(model) is not model:
+        return False
+    if len(model.weights) != 2 or len(model.norms) != 1:
         return False
     norm, nodes = cast(Any, model.norms[0]), graph.x.shape[0]
     usual = type(norm) is nn.BatchNorm1d and norm.affine and norm.track_running_stats and norm.momentum is not None

@@ -12,10 +12,11 @@ from torch.distributions import Dirichlet, kl_divergence
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.checks import Task
+from gnnsafe.edges import Edges, as_edges
 from gnnsafe.errors import InputError, is_number, require, require_whole
-from gnnsafe.graph import Graph, node_labels, node_mask
+from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.outputs import Outputs
-from gnnsafe.sparse import gcn_matrix
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.training.objectives import CrossEntropy, Objective, check_multiclass, cross_entropy
 
 __all__ = ["KernelDirichlet", "kernel_prior"]
@@ -45,12 +46,14 @@ class KernelDirichlet(Objective):
         require(is_number(self.sigma) and 0 < self.sigma < math.inf, "sigma", "be > 0", self.sigma)
         require_whole("annealing", self.annealing, 1)
 
-    def bound(self, data: Graph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> KernelDirichlet:
+    def bound(
+        self, data: PreparedGraph, teach: Callable[[Objective], Tensor], task: Task = "multiclass"
+    ) -> KernelDirichlet:
         """With the prior of this graph and the teacher's log-probabilities."""
         check_multiclass(task, self)
         y, mask = node_labels(data), node_mask(data, "train_mask")
         teacher = torch.log_softmax(teach(CrossEntropy()).double(), dim=1)
-        prior = kernel_prior(data.edge_index, y, mask, num_classes=teacher.shape[1], sigma=self.sigma)
+        prior = kernel_prior(data.edges, y, mask, num_classes=teacher.shape[1], sigma=self.sigma)
         return replace(self, prior_=prior, teacher_=teacher)
 
     def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
@@ -92,7 +95,9 @@ def bayes_risk(log_alpha: Tensor, y: Tensor) -> Tensor:
     return ((target - mean).square() + variance).sum(dim=1)
 
 
-def kernel_prior(edge_index: Tensor, y: Tensor, mask: Tensor, *, num_classes: int, sigma: float = 1.0) -> Tensor:
+def kernel_prior(
+    edge_index: Tensor | Edges, y: Tensor, mask: Tensor, *, num_classes: int, sigma: float = 1.0
+) -> Tensor:
     """α̂_jc = 1 + Σ_{i labelled c} N(d_ij; 0, σ), d_ij the hops along edges from i to j  (Zhao et al., 2020).
 
     A breadth-first search from all labelled nodes at once, a column each, as far as the kernel is worth it.
@@ -104,14 +109,14 @@ def kernel_prior(edge_index: Tensor, y: Tensor, mask: Tensor, *, num_classes: in
             [1.0000, 1.0540]], dtype=torch.float64)
     """
     nodes = len(y)
-    adjacency = gcn_matrix(edge_index, num_nodes=nodes, dtype=torch.float32)  # its loops keep what was reached
+    adjacency = as_edges(edge_index, nodes).convolution()  # its loops keep what was reached
     hops = int(sigma * math.sqrt(-2 * math.log(NEGLIGIBLE)))
     kernel = [math.exp(-0.5 * (hop / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)) for hop in range(hops + 1)]
-    prior = torch.ones(nodes, num_classes, dtype=torch.float64)
+    prior = torch.ones(nodes, num_classes, dtype=torch.float64, device=y.device)
     for labelled in torch.split(mask.nonzero().squeeze(1), max(1, FRONTIER // nodes)):
         classes = F.one_hot(y[labelled], num_classes).float()
-        reached = torch.zeros(nodes, len(labelled))
-        reached[labelled, torch.arange(len(labelled))] = 1.0
+        reached = torch.zeros(nodes, len(labelled), device=y.device)
+        reached[labelled, torch.arange(len(labelled), device=y.device)] = 1.0
         prior += kernel[0] * (reached @ classes)
         for weight in kernel[1:]:
             spread = (adjacency @ reached > 0).float()

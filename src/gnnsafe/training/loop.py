@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.checks import Task, check_binary
+from gnnsafe.edges import Edges
 from gnnsafe.errors import TrainingError, is_number, require, require_seed, require_whole
-from gnnsafe.graph import Graph, check_graph, excerpt, node_labels, node_mask, reaching
+from gnnsafe.graph import Graph, node_labels, node_mask
 from gnnsafe.models.passes import passes
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph, admitted, prepare
 from gnnsafe.randomness import OwnRandomness
-from gnnsafe.sparse import Held
+from gnnsafe.regions import excerpt
 from gnnsafe.training.objectives import Objective, exposure_missing
 
 __all__ = ["History", "train"]
@@ -68,10 +70,11 @@ def train(
     require(each_epoch is None or callable(each_epoch), "each_epoch", "be called with a History", repr(each_epoch))
     require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
     _check_objective(objective)
+    graph = prepare(data)
     with OwnRandomness(None):  # a model may drop units in evaluation mode, too
-        _check_data(model, data, task)
+        _check_data(model, graph, task)
     # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
-    exposure = _check_exposure(exposure, data, objective) if objective.needs_exposure else None
+    outside = _check_exposure(exposure, graph, objective) if objective.needs_exposure else None
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     require(bool(parameters), "model", "have parameters to train", "none")
     optimizer = torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True)
@@ -80,23 +83,23 @@ def train(
     def teach(lesson: Objective) -> Tensor:
         teacher = copy.deepcopy(model)
         settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "weight_decay": weight_decay, "seed": seed}
-        train(teacher, data, objective=lesson, exposure=exposure, task=task, **settings)
+        train(teacher, graph, objective=lesson, exposure=outside, task=task, **settings)
         with OwnRandomness(None):
-            return Outputs.of(teacher, data, task=task).logits
+            return Outputs.of(teacher, graph, task=task).logits
 
-    objective = objective.bound(data, teach, task)
+    objective = objective.bound(graph, teach, task)
     random = OwnRandomness(seed)
     if seed is not None:
         with random:
             _reset(model)
-    return _minimise(model, data, objective, exposure, epochs, optimizer, before, task, each_epoch, random)
+    return _minimise(model, graph, objective, outside, epochs, optimizer, before, task, each_epoch, random)
 
 
 def _minimise(
     model: nn.Module,
-    data: Graph,
+    data: PreparedGraph,
     objective: Objective,
-    exposure: Graph | None,
+    exposure: PreparedGraph | None,
     epochs: int,
     optimizer: torch.optim.Optimizer,
     best: dict[str, Any],
@@ -107,13 +110,12 @@ def _minimise(
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
     val_labels = node_labels(data, task)[val]
-    rows, read = _read(data, objective, "train_mask", "y")
-    inside, outside, edges = passes(model, data, rows, val), None, [read.edge_index]
+    rows, read = _read(data, objective, "train_mask")
+    inside, outside = passes(model, data, rows, val), None
     if exposure is not None:
         exposure_rows, exposure_read = _read(exposure, objective, "mask")
         outside = passes(model, exposure, exposure_rows, val[:0], beside=inside)
-        edges.append(exposure_read.edge_index)
-    history, constant = History(), Held(*edges)
+    history = History()
     try:
         model.eval()  # as whoever looks at it between epochs finds it; passes that need training mode set it
         objective.begin_epoch(model, 0)
@@ -121,8 +123,7 @@ def _minimise(
             with random:
                 outputs = Outputs(inside.training(), read, task)
                 exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
-                with constant:
-                    loss = objective.loss(outputs, exposed, epoch=epoch)
+                loss = objective.loss(outputs, exposed, epoch=epoch)
             model.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -143,13 +144,15 @@ def _minimise(
     return history
 
 
-def _read(graph: Graph, objective: Objective, mask: str, *labels: str) -> tuple[Tensor | None, Graph]:
+def _read(graph: PreparedGraph, objective: Objective, mask: str) -> tuple[Tensor | None, PreparedGraph]:
     """The rows of logits that the loss reads of a graph (None: all), and the graph as far as it reads it."""
     hops = objective.reach()
     if hops is None:
         return None, graph
-    rows = reaching(node_mask(graph, mask), graph.edge_index, hops)
-    return rows, graph if len(rows) == graph.x.shape[0] else excerpt(graph, rows, mask, *labels)
+    rows, part = excerpt(graph, node_mask(graph, mask), hops)
+    if len(rows) == graph.num_nodes:
+        return rows, graph
+    return rows, PreparedGraph(part, Edges(part.edge_index, len(rows)))
 
 
 def _record(history: History, epoch: int, loss: float, val_loss: float) -> None:
@@ -177,10 +180,10 @@ def _check_objective(objective: object) -> None:
     require(isinstance(objective, Objective), "objective", "be an objective such as CrossEntropy()", repr(objective))
 
 
-def _check_data(model: nn.Module, data: Graph, task: Task) -> None:
+def _check_data(model: nn.Module, data: PreparedGraph, task: Task) -> None:
     """One forward before anything is touched: a graph and a model that do not fit cost nothing."""
     normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
-    few = normed and getattr(data, "x", None) is not None and len(data.x) == 1
+    few = normed and data.num_nodes == 1
     require(not few, "data", "have at least two nodes for a model with BatchNorm", 1, "use batch_norm=False")
     num_classes = Outputs.of(model, data, task=task).logits.shape[1]
     for name in ("train_mask", "val_mask"):
@@ -193,9 +196,9 @@ def _check_data(model: nn.Module, data: Graph, task: Task) -> None:
         require(high < num_classes, "y", f"be < {num_classes}, the model's number of classes, in {name}", high)
 
 
-def _check_exposure(exposure: Graph | None, data: Graph, objective: Objective) -> Graph:
+def _check_exposure(exposure: Graph | None, data: PreparedGraph, objective: Objective) -> PreparedGraph:
     if exposure is None:
         raise exposure_missing(objective)
-    check_graph(exposure, num_features=data.x.shape[1])
-    node_mask(exposure, "mask")
-    return exposure
+    graph = admitted(exposure, num_features=data.x.shape[1], reused=True)
+    node_mask(graph, "mask")
+    return graph

@@ -14,12 +14,13 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.arguments import PlainNumbers
 from gnnsafe.checks import Task, full_precision
+from gnnsafe.edges import Isolated
 from gnnsafe.errors import InputError, is_number, require, require_whole
-from gnnsafe.graph import Graph, masked, node_labels, node_mask
+from gnnsafe.graph import masked, node_labels, node_mask
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.propagation import check_propagation, mixed
 from gnnsafe.scores import energy, log_probabilities
-from gnnsafe.sparse import Isolated, mean_matrix
 
 __all__ = [
     "BoundedEnergy",
@@ -59,7 +60,7 @@ class Objective(metaclass=PlainNumbers):
         """What the best epoch minimises on the validation nodes: their cross-entropy."""
         return cross_entropy(logits, y, task)
 
-    def bound(self, data: Graph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> Objective:
+    def bound(self, data: PreparedGraph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> Objective:
         """The objective for this graph, asked for once before training: itself, where it needs nothing made ready.
 
         `teach(objective)` trains a copy of the model by another objective and gives its logits.
@@ -167,7 +168,7 @@ class EnergyMargin(Objective):
     def _margin(self, outputs: Outputs, mask: str, sign: int, limit: float) -> Tensor:
         logits, graph = full_precision(outputs.logits), outputs.graph
         nodes = node_mask(graph, mask).nonzero().squeeze(1)
-        means = mean_matrix(graph.edge_index, num_nodes=len(logits), dtype=logits.dtype, isolated=self.isolated)
+        means = graph.edges.mean(logits.dtype, self.isolated)
         margin: Tensor = _Margin.apply(  # type: ignore[no-untyped-call]
             logits, outputs.task, nodes, sign, limit, means, self.steps, self.alpha
         )

@@ -12,9 +12,10 @@ from torch.distributions import Dirichlet
 
 from gnnsafe.checks import Task
 from gnnsafe.errors import is_number, require, require_whole
-from gnnsafe.graph import Graph, node_labels, node_mask
+from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.models.gpn import GPN
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.training.objectives import Objective, check_multiclass
 
 __all__ = ["UncertainCrossEntropy"]
@@ -37,7 +38,7 @@ class UncertainCrossEntropy(Objective):
         require_whole("warmup", self.warmup, 0)
 
     def bound(
-        self, data: Graph, teach: Callable[[Objective], Tensor], task: Task = "multiclass"
+        self, data: PreparedGraph, teach: Callable[[Objective], Tensor], task: Task = "multiclass"
     ) -> UncertainCrossEntropy:
         """With the number of training nodes of each class."""
         check_multiclass(task, self)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from gnnsafe.datasets.shifts.edge_list import EdgeList
 from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dice, shifted
 from gnnsafe.errors import require
-from gnnsafe.graph import check_graph, node_labels
+from gnnsafe.graph import node_labels
+from gnnsafe.prepared import check_graph
 
 __all__ = ["block_model", "structure"]
 

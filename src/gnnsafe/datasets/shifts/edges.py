@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnnsafe.datasets.shifts.edge_list import EdgeList
 from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dice, shifted
 from gnnsafe.errors import is_number, require, require_whole
-from gnnsafe.graph import check_graph
+from gnnsafe.prepared import check_graph
 
 __all__ = ["perturb_edges", "rewire"]
 

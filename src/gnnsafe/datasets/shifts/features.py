@@ -13,7 +13,7 @@ from torch import Tensor
 from gnnsafe.checks import check_finite, full_precision
 from gnnsafe.datasets.shifts.graphs import Data, TestNodes, counted, dense_features, dice, shifted
 from gnnsafe.errors import is_number, require, require_known
-from gnnsafe.graph import check_graph
+from gnnsafe.prepared import check_graph
 from gnnsafe.sparse import scipy_csr, torch_csr
 
 __all__ = ["blends", "feature", "feature_noise"]

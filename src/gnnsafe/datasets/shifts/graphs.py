@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gnnsafe.checks import check_mask
 from gnnsafe.errors import require, require_known, require_seed
-from gnnsafe.graph import Data, changed, check_graph, node_mask
+from gnnsafe.graph import Data, changed, node_mask
+from gnnsafe.prepared import check_graph
 
 __all__ = ["SPLITS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from gnnsafe.checks import check_tensor
 from gnnsafe.datasets.shifts.graphs import SPLITS, Data, changed, narrowed, shifted
 from gnnsafe.errors import require
-from gnnsafe.graph import check_graph, node_labels, node_mask
+from gnnsafe.graph import node_labels, node_mask
+from gnnsafe.prepared import check_graph
 
 __all__ = ["domain", "label", "time"]
 

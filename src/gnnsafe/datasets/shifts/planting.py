@@ -16,7 +16,7 @@ from gnnsafe.datasets.shifts.edge_list import EdgeList
 from gnnsafe.datasets.shifts.features import blends
 from gnnsafe.datasets.shifts.graphs import Data, changed, dice
 from gnnsafe.errors import is_number, require, require_known
-from gnnsafe.graph import check_graph
+from gnnsafe.prepared import check_graph
 from gnnsafe.sparse import scipy_csr, torch_csr
 
 __all__ = ["planted"]

@@ -1,7 +1,7 @@
 """A model in stages, so that training can compute once what two passes share.
 
-`model(x, edge_index)` equals `tail(stem(prepare(x, edge_index)), prepare(x, edge_index))`, where `prepare` reads only
-the graph and `stem` behaves the same in training and in evaluation mode. The validation pass of one epoch and the
+`model(graph)`, of a prepared graph, equals `tail(stem(prepare(graph)), prepare(graph))`, where `prepare` reads only the
+graph and `stem` behaves the same in training and in evaluation mode. The validation pass of one epoch and the
 training pass of the next have the same weights, hence the same stem.
 """
 
@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
+
+from gnnsafe.calling import passed
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["Staged", "Whole", "staged"]
 
@@ -20,7 +23,7 @@ STAGES = ("prepare", "stem", "tail")
 class Staged(Protocol):
     """The three stages of a forward."""
 
-    def prepare(self, x: Tensor, edge_index: Tensor) -> Any:
+    def prepare(self, graph: PreparedGraph) -> Any:
         """What depends on the graph alone."""
         ...
 
@@ -39,17 +42,17 @@ class Whole:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
 
-    def prepare(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+    def prepare(self, graph: PreparedGraph) -> PreparedGraph:
         """The graph as it is."""
-        return x, edge_index
+        return graph
 
-    def stem(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
+    def stem(self, inputs: PreparedGraph) -> Tensor:
         """The features as they are."""
-        return inputs[0]
+        return inputs.x
 
-    def tail(self, hidden: Tensor, inputs: tuple[Tensor, Tensor]) -> Tensor:
-        """The model's own forward."""
-        logits: Tensor = self.model(hidden, inputs[1])
+    def tail(self, hidden: Tensor, inputs: PreparedGraph) -> Tensor:
+        """The model's own forward, with what the graph holds of what it takes."""
+        logits: Tensor = self.model(hidden, inputs.edge_index, **passed(self.model, inputs))
         return logits
 
 

@@ -1,0 +1,187 @@
+"""A graph made ready once, on the device that its tensors are on: checked, and with what is made of it kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from gnnsafe.checks import check_features, check_tensor, full_precision
+from gnnsafe.edges import Edges, Kept
+from gnnsafe.errors import InputError, require
+from gnnsafe.graph import changed, plain, stored
+from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
+
+__all__ = ["Features", "PreparedGraph", "admitted", "check_graph", "prepare"]
+
+Features = Matrix | Tensor
+Result = TypeVar("Result")
+
+
+class PreparedGraph:
+    """A graph that was checked once and does not change, with what is made of it: matrices, features as CSR, and so on.
+
+    `gnnsafe.prepare(data)` makes it; `Detector`, `train` and our models take it wherever they take data, and then read
+    its features and edges no more than they need to. Labels, masks and all else are the data's. It shares the data's
+    tensors, which are to be left alone from then on: a write into them is refused where torch notices it.
+
+    >>> from types import SimpleNamespace
+    >>> graph = prepare(SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1])))
+    >>> graph, graph.y.tolist()
+    (PreparedGraph(nodes=2, features=2, edges=1, device='cpu'), [0, 1])
+    """
+
+    data: Any
+    x: Tensor
+    edges: Edges
+    _of_features: Kept
+    _of_both: Kept
+    _version: int
+
+    def __init__(self, data: Any, edges: Edges, of_features: Kept | None = None, of_both: Kept | None = None) -> None:
+        values = {
+            "data": data,
+            "x": data.x,
+            "edges": edges,
+            "_of_features": Kept() if of_features is None else of_features,
+            "_of_both": Kept() if of_both is None else of_both,
+            "_version": data.x._version,
+        }
+        vars(self).update(values)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """Edges, [2, edges]."""
+        return self.edges.index
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes it has."""
+        return int(self.x.shape[0])
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.x.device
+
+    @property
+    def features(self) -> Features:
+        """X, as a sparse matrix where few of its entries are not 0; as it is where it asks for a gradient."""
+        return self.x if self.x.requires_grad else self._of_features("features", lambda: _features(self.x))
+
+    def kept(self, key: Hashable, build: Callable[[], Result]) -> Result:
+        """What `build` makes of this graph's features and edges, once."""
+        return self._of_both(key, build)
+
+    def with_labels(self, **values: Any) -> PreparedGraph:
+        """The same with other labels and masks."""
+        return PreparedGraph(changed(self.data, **values), self.edges, self._of_features, self._of_both)
+
+    def with_features(self, x: Tensor) -> PreparedGraph:
+        """The same with other features; what was made of its edges goes along."""
+        require(len(x) == self.num_nodes, "x", f"have a row for each of {self.num_nodes} nodes", len(x))
+        return PreparedGraph(changed(self.data, x=check_features(x)), self.edges)
+
+    def without_edges(self, **attributes: Any) -> PreparedGraph:
+        """The same with every node alone; `attributes` are those of no edges. What was made of features goes along."""
+        none = self.edge_index[:, :0]
+        data = changed(self.data, **attributes, edge_index=none)
+        return PreparedGraph(data, Edges(none, self.num_nodes, reused=self.edges.reused), self._of_features)
+
+    def to(self, device: torch.device | str) -> PreparedGraph:
+        """The same on another device: all its tensors are copied there, and what is made of them is made there."""
+        if torch.device(device) == self.device:
+            return self
+        moved = {name: value.to(device) for name, value in stored(self.data).items() if isinstance(value, Tensor)}
+        data = changed(self.data, **moved)
+        return PreparedGraph(data, Edges(data.edge_index, self.num_nodes, reused=self.edges.reused))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the data holds, by name."""
+        return stored(self.data)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether nobody has written into its features or edges since it was prepared, as far as torch noticed."""
+        return self.x._version == self._version and self.edges.unwritten
+
+    def check_unwritten(self) -> None:
+        """Nobody has written into its features or edges."""
+        same = self.x._version == self._version
+        require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it anew")
+        self.edges.check_unwritten()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "data":
+            raise AttributeError(name)
+        return getattr(self.data, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise InputError(f"'{name}' must be set on the data, before it is prepared (got a prepared graph)")
+
+    def __repr__(self) -> str:
+        sizes = f"nodes={self.num_nodes}, features={self.x.shape[1]}, edges={self.edge_index.shape[1]}"
+        return f"PreparedGraph({sizes}, device='{self.device}')"
+
+
+def prepare(data: Any) -> PreparedGraph:
+    """The graph, checked once and made ready for whatever reads it often.
+
+    Args:
+        data: A PyG `Data`, or anything with `x` [nodes, features] (dense or CSR) and `edge_index` [2, edges].
+
+    Returns:
+        A prepared graph on the device that the tensors are on; one that is given comes back as it is.
+
+    Raises:
+        InputError: Where features are not finite numbers, one row per node, or edges join nodes that do not exist.
+    """
+    return admitted(data, reused=True)
+
+
+def admitted(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
+    """The graph, once it is known to be one: a prepared graph as it is, bare data prepared anew.
+
+    Bare data is `reused` or read once, which makes another way through it the cheapest.
+    """
+    if not isinstance(data, PreparedGraph):
+        data = plain(data)
+        _check(data, num_features)
+        return PreparedGraph(data, Edges(data.edge_index, data.x.shape[0], reused=reused))
+    data.check_unwritten()
+    _check_width(data.x, num_features)
+    return data
+
+
+def check_graph(data: Any) -> None:
+    """Features are finite numbers, one row per node, and edges join nodes that exist."""
+    admitted(data)
+
+
+def _check(data: Any, num_features: int | None) -> None:
+    if not (hasattr(data, "x") and hasattr(data, "edge_index")):
+        raise InputError(f"'data' must have x and edge_index, as PyG's Data has (got {type(data).__name__})")
+    x, edge_index = check_features(data.x), check_tensor("edge_index", data.edge_index)
+    _check_width(x, num_features)
+    together = x.device == edge_index.device
+    require(together, "edge_index", f"be on {x.device}, as x is", edge_index.device, "call data.to(...)")
+
+
+def _check_width(x: Tensor, num_features: int | None) -> None:
+    require(num_features in (None, x.shape[1]), "x", f"have {num_features} features", x.shape[1])
+
+
+def _features(x: Tensor) -> Features:
+    if x.device.type != "cpu":
+        return x.detach() if x.layout == torch.strided else _csr_on_device(x)
+    if sparse_enough(x):
+        return Sparse(scipy_csr(x))
+    return x.to_dense() if x.layout == torch.sparse_csr else x.detach()
+
+
+def _csr_on_device(x: Tensor) -> Matrix:
+    starts = x.crow_indices()
+    rows = torch.repeat_interleave(torch.arange(x.shape[0], device=x.device), starts.diff())
+    return matrix(rows, x.col_indices(), full_precision(x.values()), (x.shape[0], x.shape[1]))

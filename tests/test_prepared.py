@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import gnnsafe
+from gnnsafe import Detector, prepare, propagate
+from gnnsafe.errors import InputError
+from gnnsafe.methods import METHODS
+from gnnsafe.models import GCN, MODELS
+from gnnsafe.sparse import Sparse
+
+
+def test_it_has_what_the_data_has(blocks):
+    graph = prepare(blocks)
+    assert graph.x is blocks.x
+    assert graph.edge_index is blocks.edge_index
+    assert torch.equal(graph.y, blocks.y)
+    assert not hasattr(graph, "no_such_thing")
+    assert prepare(graph) is graph
+
+
+def test_it_is_frozen(blocks):
+    graph = prepare(blocks)
+    with pytest.raises(InputError, match="'y' must be set on the data, before it is prepared"):
+        graph.y = blocks.y
+    blocks.x = blocks.x + 1  # the data may get other tensors, which are then not the graph's
+    assert not torch.equal(graph.x, blocks.x)
+
+
+@pytest.mark.parametrize("name", ["x", "edge_index"])
+def test_a_write_into_its_tensors_is_refused(blocks, name):
+    detector = Detector(GCN(8, 16, 3)).fit(blocks)
+    graph = prepare(blocks)
+    detector.score(graph)
+    getattr(blocks, name)[0, 0] = 1
+    with pytest.raises(InputError, match=f"'{name}' must be left as it was.*prepare it anew"):
+        detector.score(graph)
+    assert torch.equal(detector.score(prepare(blocks)), detector.score(prepare(blocks)))
+
+
+def test_the_same_with_other_features(blocks):
+    graph = prepare(blocks)
+    other = graph.with_features(2 * blocks.x)
+    assert torch.equal(other.x, 2 * blocks.x)
+    assert other.edges is graph.edges
+    with pytest.raises(InputError, match="'x' must have a row for each of"):
+        graph.with_features(blocks.x[1:])
+    with pytest.raises(InputError, match="'x' must be finite"):
+        graph.with_features(blocks.x * torch.nan)
+
+
+def test_the_same_without_edges():
+    x = torch.eye(30)
+    graph = prepare(SimpleNamespace(x=x, edge_index=torch.tensor([[0], [1]])))
+    alone = graph.without_edges()
+    assert alone.edge_index.shape == (2, 0)
+    assert isinstance(graph.features, Sparse)
+    assert alone.features is graph.features  # made once for both
+
+
+def test_the_same_with_other_labels(blocks):
+    graph = prepare(blocks)
+    relabelled = graph.with_labels(y=blocks.y + 1)
+    assert torch.equal(relabelled.y, graph.y + 1)
+    assert relabelled.kept("key", object) is graph.kept("key", object)
+
+
+def test_to_the_device_where_it_is(blocks):
+    graph = prepare(blocks)
+    assert graph.to("cpu") is graph
+    assert graph.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_answer_alike_about_data_and_its_prepared_graph(name, blocks):
+    model, graph = MODELS[name](8, 16, 3).eval(), prepare(blocks)
+    assert torch.equal(model(graph), model(blocks.x, blocks.edge_index))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_detectors_answer_alike_about_data_and_its_prepared_graph(name, blocks):
+    model = MODELS["gpn" if name == "gpn" else "gcn"](8, 16, 3)
+    detector, graph = Detector(model, name).fit(blocks), prepare(blocks)
+    torch.testing.assert_close(detector.score(graph), detector.score(blocks))
+    again = Detector(model, name).fit(graph)
+    torch.testing.assert_close(again.score(graph), detector.score(graph))
+
+
+def test_training_is_alike(blocks):
+    models = [GCN(8, 16, 3) for _ in range(2)]
+    for model, data in zip(models, (blocks, prepare(blocks)), strict=True):
+        gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=3)
+    assert all(torch.equal(a, b) for a, b in zip(*(model.state_dict().values() for model in models), strict=True))
+
+
+def test_propagation_is_alike(blocks):
+    scores = torch.rand(blocks.num_nodes)
+    torch.testing.assert_close(propagate(scores, prepare(blocks).edges), propagate(scores, blocks.edge_index))
+
+
+def test_threads_share_one(blocks):
+    detector, graph = Detector(GCN(8, 16, 3)).fit(blocks), prepare(blocks)
+    expected = detector.score(prepare(blocks))
+    with ThreadPoolExecutor(8) as pool:
+        for scores in pool.map(detector.score, [graph] * 40):
+            assert torch.equal(scores, expected)
+
+
+def test_the_model_runs_once_for_fit_and_calibrate(blocks):
+    calls = []
+
+    def forward(model, data):
+        calls.append(1)
+        return model(data.x, data.edge_index)
+
+    graph = prepare(blocks)
+    detector = Detector(GCN(8, 16, 3), forward=forward).fit(graph)
+    fitted = len(calls)
+    detector.calibrate(graph)
+    assert len(calls) == fitted
+    detector.score(graph)
+    assert len(calls) == fitted + 1
+
+
+@pytest.mark.parametrize("how", ["as it was", "written to", "behind torch's back", "another"])
+def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
+    class Counted(GCN):
+        calls = 0
+
+        def forward(self, x, edge_index=None):
+            Counted.calls += 1
+            return super().forward(x, edge_index)
+
+    model = Counted(8, 16, 3)
+    detector = Detector(model).fit(blocks)
+    if how == "written to":
+        blocks.x[0] += 1
+    elif how == "behind torch's back":
+        blocks.x.numpy()[0] += 1
+    elif how == "another":
+        blocks = blocks.clone()
+    before = Counted.calls
+    detector.calibrate(blocks)
+    assert Counted.calls == before + (how != "as it was")
+    fresh = Detector(model).fit(blocks.clone()).calibrate(blocks.clone())
+    if how in ("as it was", "another"):
+        assert torch.equal(detector.calibration_.scores, fresh.calibration_.scores)
+
+
+def test_a_heterogeneous_graph_is_prepared_by_its_detector():
+    from torch_geometric.data import HeteroData
+
+    with pytest.raises(InputError, match="'data' must have x and edge_index"):
+        prepare(HeteroData())
+
+
+def test_it_says_what_it_is():
+    data = Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))
+    assert repr(prepare(data)) == "PreparedGraph(nodes=2, features=2, edges=1, device='cpu')"
