@@ -13,8 +13,12 @@ from gnnsafe.attention import Pattern
 from gnnsafe.checks import check_edge_index, check_tensor
 from gnnsafe.errors import require
 from gnnsafe.sparse import Matrix, matrix
+from gnnsafe.tiles import by_target
 
 __all__ = ["Edges", "Isolated", "Kept", "as_edges"]
+
+BY_TARGET = "by target"
+FEW_PRODUCTS = 3  # with a vector, for which edges need not be sorted
 
 Isolated = Literal["keep", "decay"]
 Result = TypeVar("Result")
@@ -30,6 +34,10 @@ class Kept:
     def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
         """A copy starts with nothing: it is made again where it is asked for."""
         return Kept, ()
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether it is there already."""
+        return key in self._values
 
     def __call__(self, key: Hashable, build: Callable[[], Result]) -> Result:
         """What `build` gave under that key."""
@@ -121,47 +129,83 @@ class Edges:
         """
         return self.kept(("attention", heads), lambda: self._attention(heads))
 
+    @property
+    def by_target(self) -> tuple[Tensor, Tensor]:
+        """The edges in the order of a CSR matrix: where those of each target begin, and their sources."""
+        return self.kept(BY_TARGET, self._by_target)
+
+    def worth_a_matrix(self, products: int) -> bool:
+        """Whether so many products pay for a matrix: else sums along the edges as they are cost less."""
+        return self.reused or self.device.type != "cpu" or products > FEW_PRODUCTS or BY_TARGET in self.kept
+
+    def _by_target(self) -> tuple[Tensor, Tensor]:
+        if self.device.type == "cpu":
+            starts, sources = (torch.from_numpy(part) for part in by_target(self.index.numpy(), self.num_nodes))
+            return starts, sources
+        source, target = self.index
+        return _starts(self._degrees(target)), source[torch.argsort(target, stable=True)]
+
     def _degrees(self, targets: Tensor) -> Tensor:
         return torch.bincount(targets, minlength=self.num_nodes)
 
-    def _matrix(self, target: Tensor, source: Tensor, entries: Tensor) -> Matrix:
-        return matrix(target, source, entries, (self.num_nodes, self.num_nodes))
+    def _matrix(self, starts: Tensor, sources: Tensor, entries: Tensor) -> Matrix:
+        return matrix(starts, sources, entries, (self.num_nodes, self.num_nodes))
 
     def _mean(self, dtype: torch.dtype, isolated: Isolated) -> Matrix:
-        source, target = self._ends()
-        degree = self._degrees(target)
+        starts, sources = self.by_target
         if isolated == "keep":
-            alone = (degree == 0).nonzero().squeeze(1).to(source.dtype)
-            source, target = torch.cat([source, alone]), torch.cat([target, alone])
-        weight = (1 / degree.clamp(min=1).double()).to(dtype).index_select(0, target)
-        return self._matrix(target, source, weight)
+            starts, sources = _with_loops(starts, sources, starts.diff() == 0)
+        degree = starts.diff()
+        share = (1 / degree.clamp(min=1).double()).to(dtype)
+        return self._matrix(starts, sources, share.repeat_interleave(degree))
 
     def _convolution(self, dtype: torch.dtype) -> Matrix:
-        source, target = self._ends_with_loops()
-        scale = self._degrees(target).double().rsqrt()
-        weight = (scale.index_select(0, source) * scale.index_select(0, target)).to(dtype)
-        return self._matrix(target, source, weight)
+        starts, sources = self._by_target_with_loops()
+        degree = starts.diff()
+        entries = degree.double().repeat_interleave(degree).mul_(degree.index_select(0, sources)).rsqrt_()
+        return self._matrix(starts, sources, entries.to(dtype))
 
     def _sum(self, dtype: torch.dtype) -> Matrix:
-        loops = torch.arange(self.num_nodes, dtype=self.index.dtype, device=self.device)
-        source, target = (torch.cat([end, loops]) for end in self.index)
-        return self._matrix(target, source, torch.ones(len(source), dtype=dtype, device=self.device))
+        starts, sources = _with_loops(*self.by_target, torch.ones(self.num_nodes, dtype=torch.bool, device=self.device))
+        return self._matrix(starts, sources, torch.ones(len(sources), dtype=dtype, device=self.device))
 
     def _attention(self, heads: int) -> Pattern:
         head = torch.arange(heads, device=self.device)
-        source, target = ((end.long().unsqueeze(1) * heads + head).flatten() for end in self._ends_with_loops())
+        starts, sources = self._by_target_with_loops()
+        ends = (sources, _rows(starts))
+        source, target = ((end.long().unsqueeze(1) * heads + head).flatten() for end in ends)
         return Pattern(target, source, self.num_nodes * heads)
 
-    def _ends_with_loops(self) -> tuple[Tensor, Tensor]:
-        source, target = self._ends()
-        keep = source != target
-        loops = torch.arange(self.num_nodes, dtype=source.dtype, device=self.device)
-        return torch.cat([source[keep], loops]), torch.cat([target[keep], loops])
+    def _by_target_with_loops(self) -> tuple[Tensor, Tensor]:
+        """The edges by target, with exactly one self-loop per node."""
+        starts, sources = self.by_target
+        targets = _rows(starts)
+        if bool((loops := sources == targets).any()):
+            starts, sources = _starts(self._degrees(targets[~loops])).to(starts.dtype), sources[~loops]
+        return _with_loops(starts, sources, torch.ones(self.num_nodes, dtype=torch.bool, device=self.device))
 
-    def _ends(self) -> tuple[Tensor, Tensor]:
-        """Sources and targets in 32 bits where they suffice, as kernels on the CPU want them."""
-        source, target = self.index.to(torch.int32 if self.num_nodes < 2**31 else torch.int64)
-        return source, target
+
+def _starts(sizes: Tensor) -> Tensor:
+    return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+
+
+def _rows(starts: Tensor) -> Tensor:
+    """The row of each entry of a CSR matrix."""
+    nodes = torch.arange(len(starts) - 1, dtype=starts.dtype, device=starts.device)
+    return nodes.repeat_interleave(starts.diff())
+
+
+def _with_loops(starts: Tensor, sources: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The edges by target, with a further self-loop, the last of their edges, for the chosen nodes."""
+    ends = starts.clone()
+    ends[1:] += chosen.cumsum(0)
+    result = sources.new_empty(int(ends[-1]))
+    given = torch.ones(len(result), dtype=torch.bool, device=result.device)
+    places = ends[1:][chosen].long() - 1
+    given[places] = False
+    result.masked_scatter_(given, sources)
+    result[places] = chosen.nonzero().squeeze(1).to(result.dtype)
+    return ends, result
 
 
 def as_edges(edges: Tensor | Edges, num_nodes: int) -> Edges:

@@ -182,6 +182,4 @@ def _features(x: Tensor) -> Features:
 
 
 def _csr_on_device(x: Tensor) -> Matrix:
-    starts = x.crow_indices()
-    rows = torch.repeat_interleave(torch.arange(x.shape[0], device=x.device), starts.diff())
-    return matrix(rows, x.col_indices(), full_precision(x.values()), (x.shape[0], x.shape[1]))
+    return matrix(x.crow_indices(), x.col_indices(), full_precision(x.values()), (x.shape[0], x.shape[1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from gnnsafe.edges import Edges, Isolated, as_edges
 from gnnsafe.errors import is_number, require, require_known, require_whole
 from gnnsafe.scores import saturated
 from gnnsafe.sparse import Matrix
+from gnnsafe.tiles import Tiles
 
 __all__ = ["Propagation", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
 
@@ -125,10 +127,27 @@ def diffused(
     it is done again in double precision.
     """
     edges = as_edges(edge_index, len(values))
+    constant = not (values.requires_grad and torch.is_grad_enabled())
+    if values.dim() == 1 and constant and not edges.worth_a_matrix(steps):
+        return _summed(values, edges, steps, alpha, isolated)
     result = mixed(values, edges.mean(values.dtype, isolated), steps, alpha)
     if values.dtype == torch.float64 or math.isfinite(result.sum().item()):
         return result
     return saturated(diffused(values.double(), edges, steps=steps, alpha=alpha, isolated=isolated), values.dtype)
+
+
+def _summed(values: Tensor, edges: Edges, steps: int, alpha: float, isolated: Isolated) -> Tensor:
+    """The same without a matrix, by sums along the edges in double precision."""
+    tiles = Tiles(edges.index.numpy(), edges.num_nodes)
+    degrees = tiles.sums(np.ones(edges.num_nodes))
+    alone, count = torch.from_numpy(degrees == 0), torch.from_numpy(degrees).clamp_(min=1)
+    result = values.detach().double()
+    for _ in range(steps):
+        mean = torch.from_numpy(tiles.sums(result.numpy())).div_(count)
+        if isolated == "keep":
+            mean = torch.where(alone, result, mean)
+        result = torch.lerp(mean, result, alpha)
+    return result.to(values.dtype)
 
 
 def mixed(values: Tensor, matrix: Matrix, steps: int, alpha: float) -> Tensor:

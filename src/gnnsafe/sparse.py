@@ -90,8 +90,8 @@ class Sparse(Matrix):
     def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it
         """The transpose; itself where it is the same."""
         forward = scipy_csr(self.csr)
-        transpose = sp.csr_array(forward.T)
-        if _same(forward, transpose):
+        transpose = sp.csr_array(forward.T)  # whose columns are sorted, as those of the matrix need not be
+        if _same(transpose, forward if forward.has_sorted_indices else sp.csr_array(transpose.T)):
             return self
         back = Sparse(transpose)
         vars(back)["T"] = self
@@ -142,12 +142,12 @@ class Gathered(Matrix):
         return zeros.index_add_(0, self.rows, dense.detach().index_select(0, self.columns) * entries)
 
 
-def matrix(rows: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, int]) -> Matrix:
-    """The matrix with these entries; what is given twice at one place counts twice."""
-    if rows.device.type != "cpu":
+def matrix(starts: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, int]) -> Matrix:
+    """The matrix with these entries, row by row; what is given twice at one place counts twice."""
+    if entries.device.type != "cpu":
+        rows = torch.arange(shape[0], device=starts.device).repeat_interleave(starts.diff())
         return Gathered(rows, columns, entries, shape)
-    parts = (full_precision(entries).numpy(), (rows.numpy(), columns.numpy()))
-    return Sparse(sp.coo_array(parts, shape=shape).tocsr())
+    return Sparse(scipy_csr(csr_tensor(starts, columns, full_precision(entries), shape)))
 
 
 def csr_parts(csr: Tensor) -> tuple[Tensor, Tensor, Tensor]:

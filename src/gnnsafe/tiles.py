@@ -56,7 +56,7 @@ class Tiles:
     """
 
     def __init__(self, edge_index: Any, num_nodes: int, *, side: int = SIDE) -> None:
-        self.rows = -(-num_nodes // side)
+        self.rows = max(1, -(-num_nodes // side))
         tile = None if self.rows == 1 else lambda source, target: target // side * self.rows + source // side
         self.parts = _grouped(edge_index, tile, self.rows**2, num_nodes)
 
@@ -97,7 +97,7 @@ def by_target(edge_index: Any, num_nodes: int, *, rows: int = ROWS) -> tuple[Any
     >>> starts.tolist(), sources.tolist()
     ([0, 1, 1, 3], [1, 0, 1])
     """
-    size, groups = edge_index.shape[1], -(-num_nodes // rows)
+    size, groups = edge_index.shape[1], max(1, -(-num_nodes // rows))
     index = _index(max(size, num_nodes))
     if groups == 1:
         source, target = edge_index.astype(index, copy=False)
