@@ -24,6 +24,23 @@ def test_the_convolution_of_a_directed_edge_by_hand():
     torch.testing.assert_close(matrix.csr.to_dense(), torch.tensor([[1.0, 0.0], [2**-0.5, 0.5]], dtype=torch.float64))
 
 
+def test_edges_both_ways_in_any_order_have_a_convolution_that_is_its_own_transpose():
+    ends = torch.tensor([[4, 0, 2, 0], [1, 3, 2, 1]])
+    both = torch.cat([ends, ends.flip(0)], dim=1)[:, torch.tensor([5, 0, 7, 2, 1, 3, 6, 4])]
+    matrix = Edges(both, 5).convolution()
+    assert matrix.T is matrix
+    one_way = Edges(ends, 5).convolution()
+    assert one_way.T is not one_way
+
+
+def test_matrices_are_those_of_the_edges_in_any_order(directed):
+    order = torch.tensor([3, 0, 6, 5, 1, 4, 2])
+    for make in (Edges.mean, Edges.convolution, Edges.sum):
+        given, other = (make(Edges(index, 5)).csr.to_dense() for index in
+                        (directed.edge_index, directed.edge_index[:, order]))  # fmt: skip
+        assert torch.equal(given, other)
+
+
 def test_the_sum_counts_repeated_edges_and_loops(directed):
     expected = to_dense_adj(directed.edge_index, max_num_nodes=5)[0].T + torch.eye(5)
     assert torch.equal(Edges(directed.edge_index, 5).sum().csr.to_dense(), expected)

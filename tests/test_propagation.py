@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnsafe import propagate
+from gnnsafe.edges import Edges
 from gnnsafe.propagation import Propagation, shares, weights
 
 
@@ -229,3 +230,19 @@ def test_the_largest_scores_of_float32():
     edges = torch.tensor([[0, 1, 2, 0, 1, 2], [1, 0, 1, 2, 2, 2]])
     assert propagate(torch.tensor([most, -most, 0.0]), edges[:, :2], steps=1).tolist() == [0.0, 0.0, 0.0]
     assert propagate(torch.full((3,), most), edges).tolist() == [most] * 3
+
+
+@given(graph=graphs(), **settings)
+def test_edges_that_are_read_once_and_prepared_ones_give_the_same(graph, steps, alpha, isolated):
+    scores, edge_index = graph
+    how = {"steps": steps, "alpha": alpha, "isolated": isolated}
+    prepared = propagate(scores, Edges(edge_index, len(scores)), **how)
+    torch.testing.assert_close(propagate(scores, edge_index, **how), prepared)
+
+
+@pytest.mark.parametrize("isolated", ["keep", "decay"])
+def test_a_hub_that_many_speak_to_is_exact_in_float32(isolated):
+    scores = torch.rand(100_000) * 1e-3 + 1.0
+    to_the_hub = torch.stack([torch.arange(1, 100_000), torch.zeros(99_999, dtype=torch.int64)])
+    once = propagate(scores, to_the_hub, alpha=0.0, steps=1, isolated=isolated)[0].double()
+    assert abs(once / scores[1:].double().mean() - 1) < 1e-7
