@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -157,6 +159,15 @@ def test_a_heterogeneous_graph_is_prepared_by_its_detector():
 
     with pytest.raises(InputError, match="'data' must have x and edge_index"):
         prepare(HeteroData())
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])
+def test_copies_are_prepared_graphs_of_their_own(blocks, copied):
+    blocks.x[0] += 1  # torch counts it, in the original's tensors
+    detector, graph = Detector(GCN(8, 16, 3)).fit(blocks), prepare(blocks)
+    other = copied(graph)
+    assert other.edges is not graph.edges
+    assert torch.equal(detector.score(other), detector.score(graph))
 
 
 def test_it_says_what_it_is():

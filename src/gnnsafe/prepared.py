@@ -113,6 +113,10 @@ class PreparedGraph:
         require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it anew")
         self.edges.check_unwritten()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, and what another process is handed, is prepared anew."""
+        return _prepared, (self.data, self.edges.reused)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "data":
             raise AttributeError(name)
@@ -149,10 +153,14 @@ def admitted(data: Any, *, num_features: int | None = None, reused: bool = False
     if not isinstance(data, PreparedGraph):
         data = plain(data)
         _check(data, num_features)
-        return PreparedGraph(data, Edges(data.edge_index, data.x.shape[0], reused=reused))
+        return _prepared(data, reused)
     data.check_unwritten()
     _check_width(data.x, num_features)
     return data
+
+
+def _prepared(data: Any, reused: bool) -> PreparedGraph:
+    return PreparedGraph(data, Edges(data.edge_index, data.x.shape[0], reused=reused))
 
 
 def check_graph(data: Any) -> None:
