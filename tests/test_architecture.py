@@ -21,7 +21,7 @@ ROOMS = [
     "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero", "scores", "propagation", "homophily",
     "metrics", "calibration", "borrowed", "calling", "staged", "outputs", "held_out", "probing", "methods", "logits",
     "new_scores", "randomness", "models", "training", "datasets", "bench", "report", "explanation", "diagnosis",
-    "saving", "detector", "fitting", "decisions", "__init__", "cli",
+    "saving", "detector", "fitting", "__init__", "cli",
 ]  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_every_room_is_on_the_list():
 
 def test_the_public_names():
     assert sorted(gnnsafe.__all__) == [
-        "BoundedEnergy", "CrossEntropy", "Detector", "EnergyMargin", "GnnsafeError", "KernelDirichlet",
+        "BoundedEnergy", "CrossEntropy", "Decisions", "Detector", "EnergyMargin", "GnnsafeError", "KernelDirichlet",
         "OutlierExposure", "Outputs", "UncertainCrossEntropy", "energy", "entropy", "generalized_entropy",
         "load", "load_benchmark", "max_logit", "max_softmax", "methods", "metrics", "models", "prepare", "propagate",
         "read_graph", "score_logits", "shifts", "train",

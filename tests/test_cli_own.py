@@ -95,7 +95,7 @@ class TestTrain:
         assert detector.class_names_ == ("blue", "green", "red")
         assert detector.feature_names_ == tuple(f"f{i}" for i in range(8))
         assert len(detector.calibration_.scores) == 40
-        assert (detector.notes["epochs"], detector.notes["seed"], detector.notes["undirected"]) == (5, 3, False)
+        assert (detector.notes["epochs"], detector.notes["seed"], detector.undirected) == (5, 3, False)
         data = gnnsafe.read_graph(files / "graph")
         scaled = data.clone()
         scaled.x = FeatureScaling.fitted(data.x, data.train_mask)(data.x)
@@ -113,7 +113,7 @@ class TestTrain:
         arguments = ["train", str(files / "graph"), "--out", str(tmp_path), "--epochs", "2"]
         assert cli.main([*arguments, "--exposure", str(files / "new"), "--undirected"]) == 0
         assert "gcn trained by EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1, steps=2" in capsys.readouterr().out
-        assert gnnsafe.load(tmp_path).notes["undirected"] is True
+        assert gnnsafe.load(tmp_path).undirected is True
 
     @pytest.mark.parametrize(
         ("options", "message"),

@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, Detector, energy, load, max_softmax, metrics, propagate, score_logits, train
-from gnnsafe.decisions import decisions
 from gnnsafe.errors import CalibrationWarning, GnnsafeError, InputError, NotFittedError
 from gnnsafe.methods import (
     GRASP,
@@ -206,7 +205,7 @@ class TestCalibrated:
             for asked in (
                 lambda one=one: one.p_values(blocks),
                 lambda one=one: one.predict(blocks, false_alarm=0.1),
-                lambda one=one: decisions(one, blocks, false_alarm=0.1),
+                lambda one=one: one.decide(blocks, false_alarm=0.1),
                 lambda one=one: one.check_calibration(blocks),
                 lambda one=one: one.explain(blocks, node=0),
                 lambda one=one: one.save(tmp_path),

@@ -188,7 +188,7 @@ def test_every_score_is_checked_where_it_leaves(blocks, given, message):
         lambda: detector.score_new(blocks, range(120), hops=1),
         lambda: detector.diagnose(blocks),
         lambda: gnnsafe.methods.Propagated(method).score(outputs),
-        lambda: gnnsafe.decisions.decisions(detector, blocks, false_alarm=0.1),
+        lambda: detector.decide(blocks, false_alarm=0.1),
         lambda: gnnsafe.score_logits(outputs.logits, blocks.edge_index, method=method),
     ):
         with pytest.raises(ValueError, match=r"'Own\(temperature=1.0\)\.\w+\(outputs\)' .*" + message):

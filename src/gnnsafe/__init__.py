@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from gnnsafe import methods, metrics, models
     from gnnsafe.datasets import load_benchmark, read_graph, shifts
-    from gnnsafe.detector import Detector, load
+    from gnnsafe.detector import Decisions, Detector, load
     from gnnsafe.errors import GnnsafeError
     from gnnsafe.logits import score_logits
     from gnnsafe.outputs import Outputs
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BoundedEnergy",
     "CrossEntropy",
+    "Decisions",
     "Detector",
     "EnergyMargin",
     "GnnsafeError",
@@ -62,7 +63,7 @@ __all__ = [
 # Imported when first asked for: `gnnsafe --help` needs no torch. The block above tells type checkers the same.
 _HOMES = {
     "datasets": ("load_benchmark", "read_graph", "shifts"),
-    "detector": ("Detector", "load"),
+    "detector": ("Decisions", "Detector", "load"),
     "errors": ("GnnsafeError",),
     "logits": ("score_logits",),
     "outputs": ("Outputs",),

@@ -70,6 +70,14 @@ class Edges:
         """Where they are."""
         return self.index.device
 
+    def both_ways(self) -> Edges:
+        """Each edge in both directions, every one once.
+
+        >>> Edges(torch.tensor([[0, 0, 1], [1, 1, 2]]), 3).both_ways().index.tolist()
+        [[0, 1, 1, 2], [1, 0, 2, 1]]
+        """
+        return self.kept("both ways", lambda: Edges(_both_ways(self.index, self.num_nodes), self.num_nodes))
+
     @property
     def unwritten(self) -> bool:
         """Whether nobody has written into the edges since, as far as torch noticed."""
@@ -215,3 +223,10 @@ def as_edges(edges: Tensor | Edges, num_nodes: int) -> Edges:
         require(edges.num_nodes == num_nodes, "edges", f"be those of {num_nodes} nodes", edges.num_nodes)
         return edges
     return Edges(check_tensor("edge_index", edges), num_nodes, reused=False)
+
+
+def _both_ways(index: Tensor, num_nodes: int) -> Tensor:
+    from torch_geometric.utils import to_undirected  # seconds to import: only where it is asked for
+
+    both: Tensor = to_undirected(index, num_nodes=num_nodes)
+    return both

@@ -90,6 +90,21 @@ class PreparedGraph:
         data = changed(self.data, **attributes, edge_index=none)
         return PreparedGraph(data, Edges(none, self.num_nodes, reused=self.edges.reused), self._of_features)
 
+    def both_ways(self) -> PreparedGraph:
+        """The same with each edge in both directions, every one once: links that mean the same either way.
+
+        Raises:
+            InputError: The graph has attributes of edges, such as `edge_weight`, which say nothing of reverse edges.
+        """
+        data = self.data
+        held = {*getattr(data, "edge_attrs", list)(), *(name for name in stored(data) if name.startswith("edge_"))}
+        own = ", ".join(sorted(held - {"edge_index"}))
+        remedy = "set data to torch_geometric.transforms.ToUndirected()(data), and leave undirected out"
+        require(not own, "undirected", "be False for a graph with attributes of edges", own, remedy)
+        edges, of_both = self.edges.both_ways(), self.kept("both ways", Kept)
+        others = {name: None for name in ("adj", "adj_t") if getattr(data, name, None) is not None}
+        return PreparedGraph(changed(data, edge_index=edges.index, **others), edges, self._of_features, of_both)
+
     def to(self, device: torch.device | str) -> PreparedGraph:
         """The same on another device: all its tensors are copied there, and what is made of them is made there."""
         if torch.device(device) == self.device:

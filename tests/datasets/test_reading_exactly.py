@@ -15,6 +15,7 @@ import scipy.sparse as sp
 import torch
 from pyarrow import csv, parquet
 
+import gnnsafe
 from gnnsafe import read_graph
 from gnnsafe.datasets.reading import limits
 from gnnsafe.errors import GraphFileError, PrecisionWarning
@@ -130,7 +131,9 @@ def test_ids_that_python_cannot_hold_exactly_are_refused(tmp_path, kind):
 def test_ids_go_out_as_they_came_in(tmp_path, ids, ending):
     data = read_graph(tables(tmp_path, {"id": ids, "a": [1, 1]}, {"source": ids, "target": ids}))
     assert data.edge_index.tolist() == [[0, 1], [0, 1]]
-    write_table(tmp_path / f"out.{ending}", {"id": data.node_id})
+    zeros = torch.zeros(2)
+    decided = gnnsafe.Decisions(data.node_id, zeros, zeros, zeros > 0, None, None)
+    write_table(tmp_path / f"out.{ending}", decided.to_arrow().select(["id"]))
     csv.write_csv(pa.table({"id": ids}), tmp_path / "as_they_came.csv")
     if ending == "parquet":
         assert parquet.read_table(tmp_path / "out.parquet")["id"].to_pylist() == ids.to_pylist()

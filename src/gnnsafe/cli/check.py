@@ -37,7 +37,7 @@ def _check(arguments: argparse.Namespace) -> int:
     detector.calibrated()
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {arguments.graph}", total=2)
-        data = given_graph(arguments, undirected=detector.notes.get("undirected", False))
+        data = given_graph(arguments, undirected=detector.undirected)
         data, nodes = held_out_nodes(detector, data)
         progress.update(task, description="Scoring", completed=1)
         check = detector.check_calibration(data, nodes)

@@ -38,7 +38,7 @@ def _diagnose(arguments: argparse.Namespace) -> None:
     detector = load(arguments.detector)
     with progress_bar() as progress:
         progress.add_task(f"Reading {arguments.graph}", total=None)
-        data = given_graph(arguments, undirected=detector.notes.get("undirected", False))
+        data = given_graph(arguments, undirected=detector.undirected)
         data = with_known_split(detector, data)
     found = detector.diagnose(data, draws=arguments.draws, seed=arguments.seed)  # which has a bar of its own
     if arguments.json:

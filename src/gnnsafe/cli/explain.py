@@ -39,7 +39,7 @@ def _explain(arguments: argparse.Namespace) -> None:
     detector = load(arguments.detector)
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {arguments.graph}", total=3)
-        data = given_graph(arguments, undirected=detector.notes.get("undirected", False))
+        data = given_graph(arguments, undirected=detector.undirected)
         node = node_number(data, arguments.node, "--node")
         progress.update(task, description="Scoring", completed=1)
         why = detector.explain(data, node=node)

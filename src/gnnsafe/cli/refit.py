@@ -42,13 +42,14 @@ def _refit(arguments: argparse.Namespace) -> None:
     detector = load(arguments.detector)
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {arguments.graph}", total=2)
-        undirected = detector.notes.get("undirected", False)
-        data = _split(detector, given_graph(arguments, undirected=undirected))
+        data = _split(detector, given_graph(arguments, undirected=detector.undirected))
         progress.update(task, description="Fitting", completed=1)
         require(detector.task == "multiclass", "DETECTOR", "have a multiclass model", detector.task)
         require(detector.classifier is not None, "DETECTOR", "have a model", "none")
         assert detector.classifier is not None
-        fitted = bound(Detector(detector.classifier.model, arguments.method, scaling=detector.scaling), data)
+        undirected, model = detector.undirected or arguments.undirected, detector.classifier.model
+        other = Detector(model, arguments.method, scaling=detector.scaling, undirected=undirected)
+        fitted = bound(other, data)
     fitted.detector.notes = {**detector.notes, **rate_notes(fitted)}
     fitted.detector.save(arguments.out)
     terminal().print(*bound_lines(fitted), f"Detector: {arguments.out.absolute()}", sep="\n", soft_wrap=True)

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,8 +21,7 @@ from gnnsafe.cli.options import (
     terminal,
     whole,
 )
-from gnnsafe.decisions import Decisions, decisions
-from gnnsafe.detector import Detector, load
+from gnnsafe.detector import Decisions, Detector, load
 from gnnsafe.errors import InputError, require
 from gnnsafe.files import writable
 from gnnsafe.graph import Data
@@ -106,12 +104,12 @@ def _decided(
     """One graph read, decided about and written: the graph, the nodes asked about, and what is said about them."""
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {graph}", total=3)
-        data = given_graph(arguments, graph, undirected=detector.notes.get("undirected", False))
+        data = given_graph(arguments, graph, undirected=detector.undirected)
         mask = _asked(arguments, data)
         progress.update(task, description="Scoring", completed=1)
-        decided = decisions(detector, data, mask=mask, **_settings(arguments)).of(mask)
+        decided = detector.decide(data, mask=mask, **_settings(arguments)).of(mask)
         progress.update(task, description="Writing", completed=2)
-        write_table(table, _columns(detector, data, decided, mask))
+        write_table(table, decided.to_arrow())
     return data, mask, decided
 
 
@@ -156,7 +154,7 @@ def _asked(arguments: argparse.Namespace, data: Data) -> Tensor:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """How to decide, as `decisions` takes it."""
+    """How to decide, as `Detector.decide` takes it."""
     return {
         "fdr": arguments.fdr,
         "false_alarm": None if arguments.fdr else arguments.false_alarm or FALSE_ALARM,
@@ -164,15 +162,6 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
         "tail": "extrapolated" if arguments.p_values == "extrapolated" else "exact",
         "storey": arguments.storey,
     }
-
-
-def _columns(detector: Detector, data: Data, decided: Decisions, mask: Tensor) -> dict[str, Any]:
-    columns: dict[str, Any] = {"id": [data.node_id[node] for node in mask.nonzero().flatten().tolist()]}
-    if decided.predicted is not None and decided.probabilities is not None:
-        names = np.array(detector.class_names_ or range(int(decided.predicted.max()) + 1))
-        columns |= {"predicted": names[decided.predicted.numpy()], "probability": decided.probabilities.numpy()}
-    rest = {"score": decided.scores, "p_value": decided.p_values, "flag": decided.flags}
-    return columns | {name: values.numpy() for name, values in rest.items()}
 
 
 def _lines(arguments: argparse.Namespace, decided: Decisions) -> list[str]:

@@ -95,6 +95,7 @@ def _train(arguments: argparse.Namespace) -> None:
             data,
             exposure=exposure,
             by_time=arguments.split_by_time,
+            undirected=arguments.undirected,
             **settings,
             begin=lambda name: progress.reset(task, description=f"Training {name}", total=arguments.epochs),
             each_epoch=lambda _: progress.advance(task),
@@ -110,18 +111,15 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 def _exposure(arguments: argparse.Namespace) -> Any:
-    return read_graph(
-        arguments.exposure, undirected=arguments.undirected, drop_unknown_edges=arguments.drop_unknown_edges
-    )
+    return read_graph(arguments.exposure, drop_unknown_edges=arguments.drop_unknown_edges)
 
 
 def _notes(arguments: argparse.Namespace, fitted: Fitting) -> dict[str, Any]:
-    """What a reader of the detector may ask: how it came about, and how edges are to be read."""
+    """What a reader of the detector may ask: how it came about."""
     return {
         "graph": str(arguments.graph),
         "nodes": fitted.data.num_nodes,
         "edges": fitted.data.num_edges,
-        "undirected": arguments.undirected,
         "objective": repr(fitted.objective),
         "exposure": arguments.exposure,
         "epochs": arguments.epochs,

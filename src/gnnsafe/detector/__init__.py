@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
 from gnnsafe.detector.loading import load
 from gnnsafe.new_scores import NewScores
 
-__all__ = ["Detector", "NewScores", "load"]
+__all__ = ["Decisions", "Detector", "NewScores", "load"]

@@ -13,16 +13,18 @@ from torch import Tensor
 
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
 from gnnsafe.checks import check_mask, check_nodes
+from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.saving import save
 from gnnsafe.detector.scoring import Scorer
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, require, require_whole
 from gnnsafe.explanation import Explanation, explanation
-from gnnsafe.graph import Graph, node_mask, node_number
+from gnnsafe.graph import Graph, node_ids, node_mask, node_number
 from gnnsafe.methods import Method
 from gnnsafe.models import MODELS, Model
 from gnnsafe.new_scores import NewDecisions, NewScores, Reach, new_scores
 from gnnsafe.outputs import Outputs
+from gnnsafe.scores import max_softmax
 
 __all__ = ["Detector"]
 
@@ -36,7 +38,8 @@ class Detector(Scorer):
     logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
     `node_type` names the nodes of a `HeteroData` whose logits `forward` returns; scores are propagated over
     `edge_types`, or over all that join such nodes. `scaling` is applied to the features of every graph before model and
-    method read them: the one that the model's training features were scaled by (`FeatureScaling.fitted`).
+    method read them: the one that the model's training features were scaled by (`FeatureScaling.fitted`). With
+    `undirected=True` each edge of every graph is read in both directions, repeated ones once, by all that it does.
 
         detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask
         scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
@@ -121,6 +124,53 @@ class Detector(Scorer):
         """
         p = self.p_values(data, seed=seed, tail=tail)
         return self.calibrated().decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
+
+    def decide(
+        self,
+        data: Graph,
+        *,
+        false_alarm: float | None = None,
+        fdr: float | None = None,
+        mask: Tensor | None = None,
+        seed: int | None = None,
+        tail: Tail = "exact",
+        storey: bool = False,
+    ) -> Decisions:
+        """All about every node from one forward: score, p-value, flag, predicted class and its probability.
+
+            decided = detector.decide(new_data, false_alarm=0.05)
+            decided.to_pandas().sort_values("p_value")
+
+        Args:
+            data: The graph.
+            false_alarm: Of the ID nodes at most this share is flagged; `predict` says what that promises.
+            fdr: Of the flagged nodes at most this share is ID.
+            mask: The nodes to decide about; no other is flagged. `decide(…, mask=mask).of(mask)` is about them alone.
+            seed: Breaks ties of p-values at random.
+            tail: "extrapolated" extends p-values beyond all calibration nodes, on an assumption; see `p_values`.
+            storey: With `fdr`, estimate how many nodes are ID instead of counting all; see `gnnsafe.calibration`.
+
+        Returns:
+            Tensors with one entry per node; `.to_arrow()` and `.to_pandas()` are the table that `gnnsafe score` writes.
+
+        Raises:
+            NotFittedError: The detector is not fitted or not calibrated.
+            InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
+        """
+        calibration, outputs = self.calibrated(), self.outputs(data)
+        scores = self.method.score(outputs)
+        classified = self.classifier is not None and self.task == "multiclass"
+        predicted = outputs.logits.argmax(dim=1) if classified else None
+        p = calibration.p_values(scores, None if calibration.classes is None else predicted, seed=seed, tail=tail)
+        return Decisions(
+            node_ids(outputs.graph) or range(len(scores)),
+            scores,
+            p,
+            calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey),
+            predicted,
+            -max_softmax(outputs.logits) if classified else None,
+            self.class_names_,
+        )
 
     def check_calibration(
         self, data: Graph, mask: Tensor | None = None, *, levels: tuple[float, ...] = LEVELS

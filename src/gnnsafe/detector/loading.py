@@ -35,6 +35,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forw
         node_type=saved.node_type,
         edge_types=saved.edge_types,
         scaling=saved.scaling,
+        undirected=saved.undirected,
     )
     detector.notes, detector.num_features_ = saved.notes, saved.num_features
     detector.feature_names_, detector.class_names_ = saved.feature_names, saved.class_names

@@ -33,6 +33,7 @@ def save(detector: Scorer, folder: Path) -> None:
         node_type=detector.node_type,
         edge_types=None if detector.edge_types is None else tuple(detector.edge_types),
         scaling=detector.scaling,
+        undirected=detector.undirected,
         classes=detector.classes_,
         calibration=None if detector.calibration_ is None else detector.calibrated(),
         passed=detector.passed_,

@@ -44,13 +44,18 @@ class Scorer:
         node_type: str | None = None,
         edge_types: Sequence[EdgeType] | None = None,
         scaling: FeatureScaling | None = None,
+        undirected: bool = False,
     ) -> None:
         self.method = own_method(method)
         known = scaling is None or isinstance(scaling, FeatureScaling)
         require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fitted(x, train_mask)")
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
         require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
+        require(isinstance(undirected, bool), "undirected", "be True or False", repr(undirected))
+        whole = "add the reverse edges to the data instead"
+        require(not undirected or node_type is None, "undirected", "be False with node_type", "True", whole)
         self.forward, self.node_type, self.edge_types, self.scaling = forward, node_type, edge_types, scaling
+        self.undirected = undirected
         asked = forward if forward is None or node_type is None else partial(_of_the_whole, forward)
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, asked, embedding, task)  # type: ignore[arg-type]
@@ -132,7 +137,8 @@ class Scorer:
             data = node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         check_feature_names(data, self.feature_names_)
-        return admitted(data, num_features=self.num_features_)
+        graph = admitted(data, num_features=self.num_features_)
+        return graph.both_ways() if self.undirected else graph
 
     def _checked(self, data: Any) -> PreparedGraph:
         """The graph, once it is known that the detector is fitted and that the graph is like the training graph."""

@@ -17,6 +17,7 @@ from gnnsafe.fitting.classes import known_classes
 from gnnsafe.graph import Data, changed, check_feature_names, kept_names
 from gnnsafe.methods import Method, own_method
 from gnnsafe.metrics import accuracy, balanced_accuracy, majority_rate
+from gnnsafe.prepared import admitted
 from gnnsafe.scaling import FeatureScaling, Scale
 from gnnsafe.training import OBJECTIVES, EnergyMargin, History, Objective
 
@@ -72,6 +73,7 @@ def fitting(
     seed: int = 0,
     scale: Scale = "auto",
     by_time: bool = False,
+    undirected: bool = False,
     begin: Callable[[str], object] | None = None,
     each_epoch: Callable[[History], object] | None = None,
 ) -> Fitting:
@@ -91,25 +93,26 @@ def fitting(
         seed: Of the weights and the split.
         scale: How features are scaled, see `FeatureScaling.fitted`.
         by_time: Split by `data.timestamp`: the oldest nodes train, the latest test.
+        undirected: Read each edge in both directions, here and in every graph that the detector is given later.
         begin: Called with a backbone's name before it is trained.
         each_epoch: Called after every epoch of any training.
 
     Returns:
         The detector and what was seen on the way. Its `warnings` are for the caller to show.
     """
-    data = known_classes(data, seed, by_time=by_time)
+    data = known_classes(admitted(data).both_ways().data if undirected else data, seed, by_time=by_time)
     scorer = own_method(method)
     backbone = _required("backbone", backbone, scorer.model, method) or "gcn"
     minimised = _objective(objective, exposure, scorer, method)
     scaling = FeatureScaling.fitted(data.x, data.train_mask, scale)
     if exposure is not None:
         check_feature_names(exposure, kept_names(data, "feature_names", data.x.shape[1]))
-        exposure = _scaled(exposure, scaling)
+        exposure = _scaled(admitted(exposure).both_ways().data if undirected else exposure, scaling)
         exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool))
     lesson = Lesson(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
     tried = [lesson(name) for name in (AUTO if backbone == "auto" else (backbone,))]
     trained = best(tried)
-    fitted = bound(Detector(trained.model, scorer, scaling=scaling), data)
+    fitted = bound(Detector(trained.model, scorer, scaling=scaling, undirected=undirected), data)
     rivals, warnings = advice(trained, tried, fitted.data, fitted.detector, fitted.calibrated_on, lesson)
     return Fitting(
         **vars(fitted), objective=minimised, trained=trained, tried=(*tried, *rivals), warnings=tuple(warnings)

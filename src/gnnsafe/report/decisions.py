@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,27 +32,15 @@ def check_ending(name: str, path: Path) -> None:
         raise MissingExtraError(f"writing {path} needs {error.name}: pip install 'gnnsafe[tables]'") from error
 
 
-def write_table(path: Path, columns: Mapping[str, Any]) -> None:
-    """One row per node, whole or not at all: Parquet or CSV by the ending."""
-    import pyarrow as pa
+def write_table(path: Path, table: Any) -> None:
+    """An Arrow table, whole or not at all: Parquet or CSV by the ending."""
     from pyarrow import csv, parquet
 
-    table = pa.table({name: _arrow(values) for name, values in columns.items()})
     with replacing(path) as part:
         if path.suffix.lower() == ".csv":
             csv.write_csv(table, part)
         else:
             parquet.write_table(table, part)
-
-
-def _arrow(values: Any) -> Any:
-    """A column as Arrow takes it; whole numbers that only uint64 holds, as such."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except OverflowError:
-        return pa.array(values, pa.uint64())
 
 
 def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:

@@ -21,6 +21,7 @@ def saved_lines(record: Mapping[str, Any]) -> list[str]:
         "method": repr(record["method"]),
         "model": _model(record["model"]),
         "features": _named(record["num_features"], record["feature_names"]),
+        "undirected": "yes: each edge is read in both directions" if record["undirected"] else None,
         "scaling": str(record["scaling"] or "none: features as they are"),
         "classes": record["class_names"] and _named(len(record["class_names"]), record["class_names"]),
         "task": None if record["task"] == "multiclass" else record["task"],

@@ -58,6 +58,8 @@ class Saved:
     node_type: str | None
     edge_types: tuple[EdgeType, ...] | None
     scaling: FeatureScaling | None
+    undirected: bool
+    """Whether each edge is read in both directions."""
     classes: TrainingClasses | None
     calibration: Calibration | None
     passed: tuple[str, ...] | None

@@ -1,0 +1,94 @@
+"""All that a detector says about the nodes of a graph: as tensors, and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from gnnsafe.errors import InputError, MissingExtraError
+
+__all__ = ["Decisions"]
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What `Detector.decide` says: one entry per node in each field, from one forward of the model."""
+
+    ids: Sequence[Any]
+    """What the user calls the nodes, `data.node_id`; their numbers where the graph has none."""
+    scores: Tensor
+    """Float32, higher = more out-of-distribution."""
+    p_values: Tensor
+    """How rare the score is among held-out ID nodes, float64; small = OOD."""
+    flags: Tensor
+    """True = OOD."""
+    predicted: Tensor | None
+    """The class; None where there is no model, or one with several labels per node."""
+    probabilities: Tensor | None
+    """Of the predicted class."""
+    class_names: tuple[Any, ...] | None = None
+    """What the classes are called, in the order of their numbers."""
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def of(self, mask: Tensor) -> Decisions:
+        """Those about the nodes in `mask`, a boolean tensor."""
+        each: dict[str, Any] = {
+            name: value[mask.to(value.device)] if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return Decisions(**{**each, "ids": [self.ids[node] for node in mask.nonzero().flatten().tolist()]})
+
+    def to_arrow(self) -> Any:
+        """A table with a row per node, as `gnnsafe score` writes it.
+
+        Returns:
+            A `pyarrow.Table` with the columns id, predicted and probability (where there are classes), score, p_value
+            and flag. Classes are called by their names.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed.
+        """
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise MissingExtraError(f"an Arrow table needs {error.name}: pip install 'gnnsafe[tables]'") from error
+        return pa.table({name: _arrow(name, values) for name, values in self._columns().items()})
+
+    def to_pandas(self) -> Any:
+        """The same as a `pandas.DataFrame`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError(f"a data frame needs {error.name}: pip install pandas") from error
+        return pd.DataFrame(self._columns())
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {"id": list(self.ids)}
+        if self.predicted is not None and self.probabilities is not None:
+            classes = self.predicted.cpu().numpy()
+            named = classes if self.class_names is None else np.array(self.class_names)[classes]
+            columns |= {"predicted": named, "probability": self.probabilities.cpu().numpy()}
+        rest = {"score": self.scores, "p_value": self.p_values, "flag": self.flags}
+        return columns | {name: values.cpu().numpy() for name, values in rest.items()}
+
+
+def _arrow(name: str, values: Any) -> Any:
+    """A column as Arrow takes it; whole numbers that only uint64 holds, as such."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except OverflowError:
+        return pa.array(values, pa.uint64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"'{name}' must be of one type to be a column (got {error}); correct data.node_id") from error
