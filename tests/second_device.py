@@ -24,6 +24,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils import backend_registration
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["SECOND", "SecondTensor", "other_devices"]
@@ -85,6 +86,8 @@ class SecondTensor(Tensor):
         kwargs = kwargs or {}
         if func is torch.ops.prim.layout.default:
             return args[0].inner.layout
+        if func is aten.alias.default and args[0].inner.layout != torch.strided:
+            func = aten.detach.default
         _refuse_mixed(func, args, kwargs)
         target = kwargs.get("device") or SECOND
         given = {name: "cpu" if name == "device" and value is not None else value for name, value in kwargs.items()}
@@ -97,10 +100,6 @@ class SecondTensor(Tensor):
     def tolist(self) -> Any:
         """As every device has it: by way of the CPU."""
         return self.cpu().tolist()
-
-    def data_ptr(self) -> int:
-        """Where its numbers are."""
-        return self.inner.data_ptr()
 
     def __repr__(self) -> str:
         return f"SecondTensor({self.inner})"
@@ -121,6 +120,9 @@ def _written(func: Any, args: Any, kwargs: Any) -> Any:
         return None
     named = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
     tensors = [named[one.name] for one in written]
+    if torch.Tag.inplace_view in func.tags:  # the wrapper, too, has another shape then
+        with no_dispatch():
+            func(*args, **kwargs)
     for tensor in tensors:
         assert not isinstance(tensor, SecondTensor) or tensor.shape == tensor.inner.shape, f"{func} resized its output"
     return tensors[0] if len(func._schema.returns) == 1 else tuple(tensors)

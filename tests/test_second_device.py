@@ -67,6 +67,7 @@ def test_a_view_shares_memory_and_versions(device):
     assert base._version == view._version == version + 3
     torch.mul(base, 2, out=base)
     assert view.tolist() == [[10, 10], [4, 4]]
+    assert view[:1].squeeze_(0).shape == (2,)
 
 
 def test_training_gives_the_weights_of_the_cpu():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +14,17 @@ from gnnsafe.checks import check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Graph, stored
 
-__all__ = ["PLAIN_CALL", "WRITTEN", "forward_signature", "passed", "single_tensor", "takes", "unnamed", "unwritten"]
+__all__ = [
+    "PLAIN_CALL",
+    "WRITTEN",
+    "check_device",
+    "forward_signature",
+    "passed",
+    "single_tensor",
+    "takes",
+    "unnamed",
+    "unwritten",
+]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
 ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -92,6 +103,15 @@ def takes(model: nn.Module, *arguments: object, **named: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def check_device(model: nn.Module, graph: Graph) -> None:
+    """The graph is where the model is, or part of it."""
+    devices, here = {one.device for one in chain(model.parameters(), model.buffers())}, graph.x.device
+    if devices and here not in devices:
+        there = min(map(str, devices))
+        remedy = f"call data.to('{there}'), or model.to('{here}')"
+        require(False, "data", f"be on the model's device, {there}", here, remedy)
 
 
 def single_tensor(call: str, given: object) -> Tensor:

@@ -30,6 +30,7 @@ __all__ = [
     "fingerprint",
     "kept_names",
     "masked",
+    "moved",
     "node_ids",
     "node_labels",
     "node_mask",
@@ -182,6 +183,13 @@ def changed(graph: Data, **values: Any) -> Data:
     except AttributeError as error:
         raise InputError(f"'data' must let its attributes be set on a copy (got {type(graph).__name__})") from error
     return new
+
+
+def moved(graph: Data, device: torch.device | str) -> Data:
+    """A new graph with all its tensors on the device."""
+    return changed(
+        graph, **{name: value.to(device) for name, value in stored(graph).items() if isinstance(value, Tensor)}
+    )
 
 
 def fingerprint(*graphs: Data) -> str:

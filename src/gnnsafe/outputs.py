@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.borrowed import borrowed, eager
-from gnnsafe.calling import forward_signature, passed, single_tensor, takes, unwritten
+from gnnsafe.calling import check_device, forward_signature, passed, single_tensor, takes, unwritten
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
@@ -110,6 +110,8 @@ class Classifier:
             logits = logits.unsqueeze(1)
         logits = full_precision(logits)
         check_logits(logits)
+        here, move = graph.x.device, "return logits.to(data.x.device) from forward, or call data.to(...)"
+        require(logits.device == here, "logits", f"be on the graph's device, {here}", logits.device, move)
         nodes = graph.x.shape[0]
         require(len(logits) == nodes, "logits", f"have one row for each of {nodes} nodes", len(logits))
         require(
@@ -126,6 +128,7 @@ class Classifier:
     def _called(self, graph: PreparedGraph) -> Tensor:
         if self.forward is not None:  # a copy, so that what a forward sets stays there
             return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph.data)))
+        check_device(self.model, graph)
         if self.takes_prepared:
             return single_tensor("model(graph)", self.model(graph))
         extra = passed(self.model, graph)

@@ -24,6 +24,7 @@ from gnnsafe.files import writable
 from gnnsafe.graph import Data
 
 __all__ = [
+    "add_device_option",
     "add_graph_options",
     "given_files",
     "given_graph",
@@ -86,6 +87,14 @@ def share(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"must lie in (0, 1) (got {text!r})")
     return value
+
+
+def add_device_option(parser: Any, default: str = "auto") -> None:
+    """Where to compute."""
+    parser.add_argument(
+        "--device", metavar="auto|cpu|cuda", default=default, help="where to compute: auto takes a GPU of CUDA's where "
+        f"there is one (default: {default})",
+    )  # fmt: skip
 
 
 def add_graph_options(parser: Any) -> None:

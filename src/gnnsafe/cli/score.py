@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnsafe.cli.options import (
     GRAPH,
+    add_device_option,
     add_graph_options,
     given_files,
     given_graph,
@@ -22,9 +23,10 @@ from gnnsafe.cli.options import (
     whole,
 )
 from gnnsafe.detector import Decisions, Detector, load
+from gnnsafe.devices import chosen_device, on_device
 from gnnsafe.errors import InputError, require
 from gnnsafe.files import writable
-from gnnsafe.graph import Data
+from gnnsafe.graph import Data, moved
 from gnnsafe.report.decisions import check_ending, histogram, period_table, write_table
 
 __all__ = ["configure"]
@@ -77,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "instead of counting all; assumes that ID nodes score no higher than the calibration nodes did",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of --p-values randomized (default: 0)")
+    add_device_option(parser)
     add_graph_options(parser)
     parser.set_defaults(command=_score)
 
@@ -84,7 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _score(arguments: argparse.Namespace) -> None:
     require(not arguments.storey or arguments.fdr, "--storey", "be given with --fdr", "no --fdr")
     tables = _tables(arguments)
-    detector = load(arguments.detector)
+    detector = load(arguments.detector, device=arguments.device)
     detector.calibrated()
     console = terminal()
     for graph, table in tables.items():
@@ -107,7 +110,8 @@ def _decided(
         data = given_graph(arguments, graph, undirected=detector.undirected)
         mask = _asked(arguments, data)
         progress.update(task, description="Scoring", completed=1)
-        decided = detector.decide(data, mask=mask, **_settings(arguments)).of(mask)
+        there = moved(data, chosen_device(arguments.device))
+        decided = on_device(detector.decide(there, mask=mask, **_settings(arguments)), torch.device("cpu")).of(mask)
         progress.update(task, description="Writing", completed=2)
         write_table(table, decided.to_arrow())
     return data, mask, decided

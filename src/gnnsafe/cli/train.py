@@ -10,6 +10,7 @@ from typing import Any, get_args
 from gnnsafe.bench.recipes import backbones
 from gnnsafe.cli.options import (
     GRAPH,
+    add_device_option,
     add_graph_options,
     given_files,
     given_graph,
@@ -77,6 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--split-by-time", action="store_true", help="split by the column 'timestamp', in place of any column 'split': "
         "the oldest 60%% of labelled nodes train, the next 20%% validate and calibrate, the latest 20%% test",
     )  # fmt: skip
+    add_device_option(parser)
     add_graph_options(parser)
     parser.set_defaults(command=_train)
 
@@ -89,7 +91,8 @@ def _train(arguments: argparse.Namespace) -> None:
         require("y" in data, "label", "be given for training", "a graph without labels", "add a column 'label'")
         exposure = None if arguments.exposure is None else _exposure(arguments)
         settings = {
-            name: getattr(arguments, name) for name in ("backbone", "objective", "method", "epochs", "seed", "scale")
+            name: getattr(arguments, name)
+            for name in ("backbone", "objective", "method", "epochs", "seed", "scale", "device")
         }
         fitted = fitting(
             data,

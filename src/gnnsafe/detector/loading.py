@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from gnnsafe.borrowed import eager
 from gnnsafe.detector.detector import Detector
+from gnnsafe.devices import chosen_device
 from gnnsafe.errors import require
 from gnnsafe.outputs import Forward
 from gnnsafe.saving import Saved, read
@@ -16,14 +18,36 @@ from gnnsafe.saving import Saved, read
 __all__ = ["load"]
 
 
-def load(folder: str | os.PathLike[str], model: nn.Module | None = None, *, forward: Forward | None = None) -> Detector:
+def load(
+    folder: str | os.PathLike[str],
+    model: nn.Module | None = None,
+    *,
+    forward: Forward | None = None,
+    device: torch.device | str | None = None,
+) -> Detector:
     """The detector that was saved in `folder`, for the same `model`; one of gnnsafe.models comes out of the folder.
 
-    Scores are the same to the last bit. Another model, other weights, a damaged file or another format are refused. A
-    `forward` is code, which no file holds: give it again.
+    Scores are the same to the last bit on the same device. Another model, other weights, a damaged file or another
+    format are refused.
+
+    Args:
+        folder: What `Detector.save` has written.
+        model: The model that it was saved with; left out for one of gnnsafe.models.
+        forward: How to call the model, where it was saved with such; it is code, which no file holds.
+        device: Where the model is to be, such as "cuda" or "auto" (CUDA's where there is a GPU); unless told, where
+            the given model is, else on the CPU.
+
+    Returns:
+        The detector, fitted and calibrated as it was.
+
+    Raises:
+        SavedFileError: The files are damaged, of another format or made for another model.
+        InputError: The model or `forward` is missing, or there is no such device.
     """
     saved, tensors = read(Path(folder))
     model = _model(saved, tensors, model)
+    if model is not None and device is not None:
+        model = model.to(chosen_device(device))
     rule = "be given again, as the detector was saved with one" if saved.forward else "be left out, as it was"
     require((forward is not None) == saved.forward, "forward", rule, "none" if forward is None else "one")
     detector = Detector(

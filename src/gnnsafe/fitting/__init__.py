@@ -10,11 +10,12 @@ import torch
 from gnnsafe.bench.paper import COMMON
 from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.detector import Detector
+from gnnsafe.devices import chosen_device
 from gnnsafe.errors import GnnsafeWarning, require, require_known
 from gnnsafe.fitting.advice import advice
 from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
 from gnnsafe.fitting.classes import known_classes
-from gnnsafe.graph import Data, changed, check_feature_names, kept_names
+from gnnsafe.graph import Data, changed, check_feature_names, kept_names, moved
 from gnnsafe.methods import Method, own_method
 from gnnsafe.metrics import accuracy, balanced_accuracy, majority_rate
 from gnnsafe.prepared import admitted
@@ -74,6 +75,7 @@ def fitting(
     scale: Scale = "auto",
     by_time: bool = False,
     undirected: bool = False,
+    device: torch.device | str = "cpu",
     begin: Callable[[str], object] | None = None,
     each_epoch: Callable[[History], object] | None = None,
 ) -> Fitting:
@@ -94,21 +96,25 @@ def fitting(
         scale: How features are scaled, see `FeatureScaling.fitted`.
         by_time: Split by `data.timestamp`: the oldest nodes train, the latest test.
         undirected: Read each edge in both directions, here and in every graph that the detector is given later.
+        device: Where to train and to calibrate: "cpu", "cuda", "auto" (CUDA's where there is a GPU).
         begin: Called with a backbone's name before it is trained.
         each_epoch: Called after every epoch of any training.
 
     Returns:
         The detector and what was seen on the way. Its `warnings` are for the caller to show.
     """
-    data = known_classes(admitted(data).both_ways().data if undirected else data, seed, by_time=by_time)
+    place = chosen_device(device)
+    data = admitted(data).both_ways().data if undirected else data
+    data = moved(known_classes(data, seed, by_time=by_time), place)
     scorer = own_method(method)
     backbone = _required("backbone", backbone, scorer.model, method) or "gcn"
     minimised = _objective(objective, exposure, scorer, method)
     scaling = FeatureScaling.fitted(data.x, data.train_mask, scale)
     if exposure is not None:
         check_feature_names(exposure, kept_names(data, "feature_names", data.x.shape[1]))
-        exposure = _scaled(admitted(exposure).both_ways().data if undirected else exposure, scaling)
-        exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool))
+        exposure = admitted(exposure).both_ways().data if undirected else exposure
+        exposure = _scaled(moved(exposure, place), scaling)
+        exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool, device=place))
     lesson = Lesson(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
     tried = [lesson(name) for name in (AUTO if backbone == "auto" else (backbone,))]
     trained = best(tried)

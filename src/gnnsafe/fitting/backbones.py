@@ -50,7 +50,7 @@ class Lesson:
         data = self.data
         model = MODELS[backbone](
             in_channels=data.x.shape[1], hidden_channels=HIDDEN, out_channels=len(data.class_names)
-        )
+        ).to(data.x.device)
         history = train(
             model,
             data,
