@@ -1,0 +1,158 @@
+"""Every method, model and objective, the detector and training, on another device: the CPU's results, and there."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from tests.methods.test_contract import Planted, planted  # noqa: F401 - a fixture
+from tests.second_device import other_devices
+from tests.test_devices import assert_same, moved, sparse
+from torch import nn
+from torch_geometric.nn import GCNConv
+
+from gnnsafe import Detector, load, propagate, train
+from gnnsafe.errors import InputError
+from gnnsafe.methods import METHODS
+from gnnsafe.models import GCN, MODELS
+from gnnsafe.training import OBJECTIVES
+
+pytestmark = other_devices
+
+
+def model_for(data: Any, name: str = "gcn", seed: int = 0, **options: Any) -> nn.Module:
+    torch.manual_seed(seed)
+    return MODELS[name](data.x.shape[1], 8, 3, **options).eval()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods(name, planted, device):  # noqa: F811
+    expected = Detector(Planted(), METHODS[name]()).fit(planted).score(planted)
+    there = moved(planted, device)
+    assert_same(Detector(Planted().to(device), METHODS[name]()).fit(there).score(there), expected, device)
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name, layout, blocks, device):
+    data = sparse(blocks) if layout == "sparse" else blocks
+    model = model_for(data, name)
+    other, there = copy.deepcopy(model).to(device), moved(data, device)
+    with torch.no_grad():
+        assert_same(other(there.x, there.edge_index), model(data.x, data.edge_index), device)
+    model(data.x, data.edge_index).square().sum().backward()
+    other(there.x, there.edge_index).square().sum().backward()
+    gradients = [[weight.grad for weight in one.parameters() if weight.grad is not None] for one in (other, model)]
+    assert_same(*gradients, device)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives(name, blocks, exposure, device):
+    if device != "second":
+        pytest.skip("a GPU draws other random numbers")
+    first = model_for(blocks, "gpn" if name == "uncertain-cross-entropy" else "gcn")
+    second = copy.deepcopy(first).to(device)
+    arguments = {"t_in": -5.0, "t_out": -1.0, "weight": 0.1} if name == "energy-margin" else {}
+    settings = {"objective": OBJECTIVES[name](**arguments), "epochs": 4}
+    expected = train(first, blocks, exposure=exposure, **settings)
+    history = train(second, moved(blocks, device), exposure=moved(exposure, device), **settings)
+    assert history.loss == pytest.approx(expected.loss, rel=1e-4)
+    assert history.val_loss == pytest.approx(expected.val_loss, rel=1e-4)
+    assert_same(dict(second.state_dict()), dict(first.state_dict()), device)
+
+
+@pytest.mark.parametrize("isolated", ["keep", "decay"])
+def test_propagate(isolated, directed, device):
+    scores = torch.arange(5.0)
+    for steps in (0, 1, 2, 16):
+        expected = propagate(scores, directed.edge_index, steps=steps, isolated=isolated)
+        ours = propagate(scores.to(device), directed.edge_index.to(device), steps=steps, isolated=isolated)
+        assert_same(ours, expected, device)
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_a_detector_from_fit_to_load(by_class, blocks, tmp_path, device):
+    warnings.simplefilter("ignore")
+    there, model = moved(blocks, device), model_for(blocks)
+    cpu = Detector(model).fit(blocks).calibrate(blocks, by_class=by_class)
+    ours = Detector(copy.deepcopy(model).to(device)).fit(there).calibrate(there, by_class=by_class)
+    ours.save(tmp_path / "detector")
+    reopened = load(tmp_path / "detector")
+    assert_same(reopened.score(blocks), cpu.score(blocks), "cpu")
+    assert_same(ours.score(there), cpu.score(blocks), device)
+    assert_same(ours.p_values(there), cpu.p_values(blocks), device)
+    assert_same(ours.predict(there, false_alarm=0.1), cpu.predict(blocks, false_alarm=0.1), device)
+    test = blocks.test_mask
+    assert_same(ours.predict(there, fdr=0.3, mask=test), cpu.predict(blocks, fdr=0.3, mask=test), device)
+    assert str(ours.check_calibration(there)) == str(cpu.check_calibration(blocks))
+    assert str(ours.explain(there, node=3)) == str(cpu.explain(blocks, node=3))
+    for nodes in ([5, 7], torch.tensor([5, 7]), there.x[:, 0] > 1.9):
+        expected = cpu.score_new(blocks, nodes=nodes.cpu() if isinstance(nodes, torch.Tensor) else nodes)
+        assert_same(list(ours.score_new(there, nodes=nodes)), list(expected), device)
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([GCNConv(8, 6), GCNConv(6, 3)])
+
+    def forward(self, x, edge_index):
+        return self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+
+
+def test_a_model_of_anybody(blocks, device):
+    torch.manual_seed(0)
+    model, there = Convolutions(), moved(blocks, device)
+    other = copy.deepcopy(model).to(device)
+    for method in ("gnnsafe", "mahalanobis", "odin"):
+        expected = Detector(model, method, embedding="convs.0").fit(blocks).score(blocks)
+        assert_same(Detector(other, method, embedding="convs.0").fit(there).score(there), expected, device)
+
+
+def test_a_graph_and_a_model_on_two_devices(blocks, device):
+    model, there = model_for(blocks), moved(blocks, device)
+    place = str(there.x.device)
+    with pytest.raises(InputError, match=rf"^'data' must be on the model's device, cpu \(got {place}\); call data.to"):
+        Detector(model).fit(there)
+    detector = Detector(model.to(device)).fit(there)
+    message = (
+        rf"'data' must be on the model's device, {place} \(got cpu\); call data.to\('{place}'\), or model.to\('cpu'\)"
+    )
+    with pytest.raises(InputError, match=f"^{message}$"):
+        detector.score(blocks)
+    with pytest.raises(InputError, match=f"^{message}$"):
+        train(model, blocks, objective=OBJECTIVES["cross-entropy"](), epochs=1)
+    moving = Detector(model, forward=lambda model, data: model(data.x.to(place), data.edge_index.to(place)))
+    with pytest.raises(InputError, match=rf"^'logits' must be on the graph's device, cpu \(got {place}\); return"):
+        moving.fit(blocks)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_less_precision_gives_float32_scores(dtype, blocks, device):
+    there, model = moved(blocks, device), GCN(8, 8, 3).to(device).eval()
+    expected = Detector(model).fit(there).score(there)
+    with torch.autocast(torch.device(device).type, dtype=dtype):  # around a call has no say in it
+        assert torch.equal(Detector(model).fit(there).score(there), expected)
+
+    def forward(model, data):
+        with torch.autocast(torch.device(device).type, dtype=dtype):
+            return Linear(model)(data.x)
+
+    scores = Detector(model, forward=forward).fit(there).score(there)
+    assert scores.dtype == torch.float32
+    assert scores.device == there.x.device
+
+
+class Linear:
+    """One product with a model's first weight, which autocast computes in less precision."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.weight = model.weights[0]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        product = x @ self.weight
+        assert product.dtype != torch.float32
+        return product
