@@ -82,6 +82,8 @@ def test_a_detector_from_fit_to_load(by_class, blocks, tmp_path, device):
     ours.save(tmp_path / "detector")
     reopened = load(tmp_path / "detector")
     assert_same(reopened.score(blocks), cpu.score(blocks), "cpu")
+    reopened = load(tmp_path / "detector", device=device)
+    assert_same(reopened.predict(there, false_alarm=0.1), cpu.predict(blocks, false_alarm=0.1), device)
     assert_same(ours.score(there), cpu.score(blocks), device)
     assert_same(ours.p_values(there), cpu.p_values(blocks), device)
     assert_same(ours.predict(there, false_alarm=0.1), cpu.predict(blocks, false_alarm=0.1), device)
@@ -92,6 +94,15 @@ def test_a_detector_from_fit_to_load(by_class, blocks, tmp_path, device):
     for nodes in ([5, 7], torch.tensor([5, 7]), there.x[:, 0] > 1.9):
         expected = cpu.score_new(blocks, nodes=nodes.cpu() if isinstance(nodes, torch.Tensor) else nodes)
         assert_same(list(ours.score_new(there, nodes=nodes)), list(expected), device)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_fitting()])
+def test_what_was_fitted_follows_the_model(name, planted, device):  # noqa: F811
+    model = Planted()
+    detector = Detector(model, METHODS[name]()).fit(planted)
+    expected = detector.score(planted)
+    model.to(device)
+    assert_same(detector.score(moved(planted, device)), expected, device)
 
 
 class Convolutions(nn.Module):

@@ -218,8 +218,9 @@ def explanation(
     """The score that `method` gives to a node of these outputs, taken apart."""
     own, how, edges = base_scores_of(method, outputs), method.propagation, outputs.graph.edges
     scores, row = how(own, edges), how.weights(edges, node, num_nodes=len(own))
+    own, scores, row, edges = (tensor.cpu() for tensor in (own, scores, row, edges))  # to be told and drawn
     p_value, compared = _standing(calibration, outputs, scores, node)
-    logits = outputs.logits[node].double()
+    logits = outputs.logits[node].cpu().double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
     shares = _shares(row, own)
@@ -261,7 +262,7 @@ def _standing(
         return None, ()
     classes = None if calibration.classes is None else outputs.logits[node : node + 1].argmax(dim=1).cpu()
     compared = calibration.scores if classes is None else calibration.scores[calibration.classes == classes]
-    return float(calibration.p_values(scores[node : node + 1].cpu(), classes)), tuple(compared.sort().values.tolist())
+    return float(calibration.p_values(scores[node : node + 1], classes)), tuple(compared.sort().values.tolist())
 
 
 def _ego(

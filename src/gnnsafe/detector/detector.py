@@ -248,10 +248,11 @@ class Detector(Scorer):
     ) -> tuple[NewScores, Tensor]:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         graph = self._checked(data)
-        given = check_nodes("nodes", nodes, graph.x.shape[0])
+        given = check_nodes("nodes", nodes, graph.x.shape[0]).to(graph.x.device)
         reach, trusted = self._reach(hops), self.classifier is None or (self.classifier.as_made and hops is None)
         if not given.any():
-            return NewScores(torch.empty(0, dtype=torch.int64), torch.empty(0)), torch.empty(0, 1)
+            scores = torch.empty(0, device=given.device)
+            return NewScores(scores.long(), scores), scores.unsqueeze(1)
         read = () if self.classifier is None else self.classifier.read(graph)
         return new_scores(self.method, self._outputs, graph, given, reach, touched=touched, read=read, trusted=trusted)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnsafe.arguments import PlainNumbers
 from gnnsafe.borrowed import without_autocast
 from gnnsafe.checks import Task, check_binary, check_classes, check_finite, check_labels, check_mask, check_tensor
+from gnnsafe.devices import on_device
 from gnnsafe.errors import NotFittedError, require, require_whole
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
@@ -128,12 +129,15 @@ class Method(metaclass=PlainNumbers):
 
 
 def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
-    """The method's scores before propagation, once they are known to be float32, one per node and finite."""
+    """The method's scores before propagation, once they are known to be float32, one per node and finite.
+
+    What it learnt may be on another device than the outputs, as after `model.to`; it is brought there.
+    """
     how = method.propagation
     rule = "be a Propagation such as Propagation(steps=2)"
     require(isinstance(how, Propagation), f"{type(method).__name__}.propagation", rule, repr(how))
     with without_autocast():
-        scores: object = method.base_scores(outputs)
+        scores: object = on_device(method, outputs.logits.device).base_scores(outputs)
     num_nodes = len(outputs.logits)
     tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None
     if tensor is not None and tensor.shape == (num_nodes,) and math.isfinite(float(tensor.sum())):
