@@ -146,11 +146,12 @@ def _model(
 
     One trained without exposure is the same under every shift that leaves the ID graph alone: the last ones are kept.
     """
-    key = (name, objective, lr, epochs, benchmark.seed, fingerprint(benchmark.id))
+    key = (name, objective, lr, epochs, benchmark.seed, benchmark.id.x.device, fingerprint(benchmark.id))
     if key in _kept:
         return _kept[key]
     start, graph = perf_counter(), benchmark.id
-    model = MODELS[name](in_channels=graph.num_features, hidden_channels=HIDDEN, out_channels=benchmark.num_classes)
+    sizes = {"in_channels": graph.num_features, "hidden_channels": HIDDEN, "out_channels": benchmark.num_classes}
+    model = MODELS[name](**sizes).to(graph.x.device)
     settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "seed": benchmark.seed}
     history = train(model, graph, objective=objective, exposure=benchmark.exposure, **settings)
     trained = model, min(history.val_loss), perf_counter() - start
@@ -167,17 +168,18 @@ _kept: dict[Hashable, tuple[nn.Module, float, float]] = {}
 def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Result]:
     graph = benchmark.id
     inside, outside, duration = trained.scored(recipe.method, graph.y, graph.train_mask)
-    apart = inside[graph.test_mask].numpy(), _right(trained.inside, graph.y)[graph.test_mask].numpy()
-    scores = {name: values.numpy() for name, values in outside.items()}
+    apart = inside[graph.test_mask].cpu().numpy(), _right(trained.inside, graph.y)[graph.test_mask].cpu().numpy()
+    scores = {name: values.cpu().numpy() for name, values in outside.items()}
     seconds = {**trained.seconds, "score": duration}
     results = []
     for name, ood in benchmark.ood.items():
-        ood_scores = scores[name][ood.mask.numpy()]
+        ood_scores = scores[name][ood.mask.cpu().numpy()]
         # ID nodes among which OOD nodes are planted, or the test nodes of a graph apart
         id_scores, right = apart
         if "test_mask" in ood:
-            among = ood.test_mask
-            id_scores, right = scores[name][among.numpy()], _right(trained.outside[name], ood.y)[among].numpy()
+            among = ood.test_mask.cpu()
+            right = _right(trained.outside[name], ood.y).cpu()[among].numpy()
+            id_scores = scores[name][among.numpy()]
         results.append(
             Result(
                 benchmark.name,

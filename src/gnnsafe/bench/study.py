@@ -33,7 +33,10 @@ MOVED = ("label", "domain", "time")  # shifts whose ID graph is their own
 
 @dataclass(frozen=True)
 class Task:
-    """A cell, what to run in it, on which data (their root and fingerprint), by which version, and where to keep it."""
+    """A cell, what to run in it, on which data (their root and fingerprint), by which version, where to keep it.
+
+    It is run on the `device`; records say which where it is not the CPU.
+    """
 
     cell: Cell
     recipes: list[Recipe]
@@ -43,6 +46,7 @@ class Task:
     folder: Path
     models: tuple[type[Model], ...] = ()
     """The classes of the recipes' models: a worker that is handed them has imported whoever registers them."""
+    device: str = "cpu"
 
     def record(self, recipe: Recipe, **outcome: Any) -> Record:
         """What is known of a run beforehand, and its outcome."""
@@ -56,10 +60,14 @@ class Task:
             lr=recipe.lr,
             chosen=recipe.chosen,
             data=self.data,
-            versions={"gnnsafe": self.version, "torch": torch.__version__, **OTHER_VERSIONS},
+            versions={"gnnsafe": self.version, "torch": self._torch, **OTHER_VERSIONS},
             created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             **outcome,
         )
+
+    @property
+    def _torch(self) -> str:
+        return torch.__version__ if self.device == "cpu" else f"{torch.__version__} on {self.device}"
 
     def runs(self) -> list[Record]:
         """What is known of its runs beforehand."""
@@ -81,7 +89,7 @@ class Task:
     def carry_out(self) -> list[Record]:
         """Run the recipes and keep the records, those of failed runs too; returns the records."""
         try:
-            benchmark = self.benchmark()
+            benchmark = self.benchmark().to(self.device)
         except Exception as error:
             records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
         else:
@@ -133,11 +141,16 @@ def code_version(version: str) -> str:
     return f"{version}+{digest.hexdigest()[:8]}"
 
 
-def tasks(cells: Iterable[tuple[Cell, list[Recipe]]], *, root: str | None, version: str, folder: Path) -> list[Task]:
+def tasks(
+    cells: Iterable[tuple[Cell, list[Recipe]]], *, root: str | None, version: str, folder: Path, device: str = "cpu"
+) -> list[Task]:
     """A task for each cell that has recipes; each data set is read once, here, for its fingerprint."""
     cells = [(cell, recipes) for cell, recipes in cells if recipes]
     data = {dataset: data_fingerprint(dataset, root) for dataset in {cell.dataset for cell, _ in cells}}
-    return [Task(cell, recipes, root, data[cell.dataset], version, folder, _models(recipes)) for cell, recipes in cells]
+    return [
+        Task(cell, recipes, root, data[cell.dataset], version, folder, _models(recipes), device)
+        for cell, recipes in cells
+    ]
 
 
 def _models(recipes: list[Recipe]) -> tuple[type[Model], ...]:

@@ -15,8 +15,9 @@ from gnnsafe.bench.figures import FIGURES, figure_cells
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe
 from gnnsafe.bench.study import Task, carry_out, chains, code_version, tasks
-from gnnsafe.cli.options import names, path, place, positive, progress_bar
+from gnnsafe.cli.options import add_device_option, names, path, place, positive, progress_bar
 from gnnsafe.cli.report import FOLDER, print_sections, selected
+from gnnsafe.devices import chosen_device
 from gnnsafe.display import shown
 from gnnsafe.errors import InputError
 from gnnsafe.report.plotting import altair
@@ -77,6 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         + "; ".join(f"{number} {text}" for number, text in FIGURES.items()) + " (with --seeds, --epochs alone)",
     )  # fmt: skip
     parser.add_argument("--jobs", metavar="N", type=positive, help="processes at once (default: one per core)")
+    add_device_option(parser, "cpu")
     parser.add_argument("--data", metavar="FOLDER", type=place, help="the data root (default: $GNNSAFE_DATA)")
     parser.add_argument(
         "--out", metavar="FOLDER", type=path, default=FOLDER, help=f"where to keep records (default: {FOLDER})"
@@ -102,7 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
         for dataset in plan.without_shifts():
             _tell(f"{dataset} is left out, it has none of the shifts {', '.join(plan.shifts)}")
         cells, steps = plan.cells(), search.STEPS if plan.search else ()
-    work = tasks(cells, root=arguments.data, version=code_version(__version__), folder=store.opened(folder))
+    settings = {"version": code_version(__version__), "device": str(chosen_device(arguments.device))}
+    work = tasks(cells, root=arguments.data, folder=store.opened(folder), **settings)
     for step in steps:
         trials, kept = search.trials(work, step), store.opened(folder / search.FOLDER)
         if trials and not _carried_out(trials, kept, arguments.jobs, "trial", f" of {step.name}"):

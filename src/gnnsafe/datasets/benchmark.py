@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -15,7 +15,7 @@ from gnnsafe.datasets import shifts
 from gnnsafe.datasets.catalogue import DATASETS, Parts, synthetic_dataset
 from gnnsafe.datasets.shifts.graphs import TestNodes
 from gnnsafe.errors import require, require_known, require_seed
-from gnnsafe.graph import Data, changed
+from gnnsafe.graph import Data, changed, moved
 
 __all__ = ["Benchmark", "load_benchmark"]
 
@@ -41,6 +41,12 @@ class Benchmark:
     ood: dict[str, Data]
     num_classes: int
     source: str
+
+    def to(self, device: torch.device | str) -> Benchmark:
+        """The same with all graphs on that device."""
+        exposure = None if self.exposure is None else moved(self.exposure, device)
+        ood = {name: moved(graph, device) for name, graph in self.ood.items()}
+        return replace(self, id=moved(self.id, device), exposure=exposure, ood=ood)
 
 
 def load_benchmark(
