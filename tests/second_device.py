@@ -12,13 +12,16 @@ Its tensors are wrappers (`SecondTensor`) around CPU tensors, and every operatio
 
 Unlike CUDA: it draws the random numbers of the CPU's generator and rounds as the CPU does, so that its results can be
 held against the CPU's; there is one such device, without streams or events, and optimisers take their plain loops
-(neither foreach nor fused). What a device may lack, such as float64 (MPS), it has.
+(neither foreach nor fused). What a device may lack it has, but for float64, which
+`without_float64` takes away as MPS does.
 Import this before the first gradient of a process is taken: autograd counts devices then.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -27,7 +30,7 @@ from torch.utils import backend_registration
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["SECOND", "SecondTensor", "other_devices"]
+__all__ = ["SECOND", "SecondTensor", "other_devices", "without_float64"]
 
 other_devices = pytest.mark.parametrize(
     "device",
@@ -68,10 +71,13 @@ class SecondTensor(Tensor):
     """A tensor of the second device around a CPU tensor, `inner`."""
 
     inner: Tensor
+    float64: ClassVar[bool] = True
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> SecondTensor:
+        if inner.dtype == torch.float64 and not cls.float64:
+            raise TypeError("Cannot convert a tensor to float64, which this device does not have")
         strided = inner.layout == torch.strided
         strides = {"strides": inner.stride(), "storage_offset": inner.storage_offset()} if strided else {}
         tensor = Tensor._make_wrapper_subclass(
@@ -103,6 +109,16 @@ class SecondTensor(Tensor):
 
     def __repr__(self) -> str:
         return f"SecondTensor({self.inner})"
+
+
+@contextmanager
+def without_float64() -> Iterator[None]:
+    """The second device as if it had no float64."""
+    SecondTensor.float64 = False
+    try:
+        yield
+    finally:
+        SecondTensor.float64 = True
 
 
 def _unwrapped(value: Any) -> Any:

@@ -31,7 +31,7 @@ def test_train_and_score(device, tmp_path, capsys):
         assert main(["train", graph, "--out", detector, "--epochs", "5", "--device", place]) == 0
         assert main(["score", detector, graph, "--out", str(table), "--device", place]) == 0
         printed.append(capsys.readouterr().out.replace(f"{tmp_path}/{place}", ""))
-        tables.append(list(csv.DictReader(table.open(encoding="utf-8"))))
+        tables.append(list(csv.DictReader(table.read_text(encoding="utf-8").splitlines())))
     assert printed[0] == printed[1]
     for expected, row in zip(*tables, strict=True):
         for name in ("probability", "score", "p_value"):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from tests.conftest import block_graph
 from tests.methods.test_contract import Planted, planted  # noqa: F401 - a fixture
-from tests.second_device import other_devices
+from tests.second_device import other_devices, without_float64
 from tests.test_devices import assert_same, moved, sparse
 from torch import nn
+from torch_geometric.data import HeteroData
 from torch_geometric.nn import GCNConv
 
-from gnnsafe import Detector, load, propagate, train
+from gnnsafe import Detector, load, prepare, propagate, score_logits, train
+from gnnsafe.decisions import decisions
 from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS
 from gnnsafe.models import GCN, MODELS
@@ -56,7 +60,7 @@ def test_objectives(name, blocks, exposure, device):
     first = model_for(blocks, "gpn" if name == "uncertain-cross-entropy" else "gcn")
     second = copy.deepcopy(first).to(device)
     arguments = {"t_in": -5.0, "t_out": -1.0, "weight": 0.1} if name == "energy-margin" else {}
-    settings = {"objective": OBJECTIVES[name](**arguments), "epochs": 4}
+    settings = {"objective": OBJECTIVES[name](**arguments), "epochs": 3}
     expected = train(first, blocks, exposure=exposure, **settings)
     history = train(second, moved(blocks, device), exposure=moved(exposure, device), **settings)
     assert history.loss == pytest.approx(expected.loss, rel=1e-4)
@@ -94,6 +98,11 @@ def test_a_detector_from_fit_to_load(by_class, blocks, tmp_path, device):
     for nodes in ([5, 7], torch.tensor([5, 7]), there.x[:, 0] > 1.9):
         expected = cpu.score_new(blocks, nodes=nodes.cpu() if isinstance(nodes, torch.Tensor) else nodes)
         assert_same(list(ours.score_new(there, nodes=nodes)), list(expected), device)
+    expected = cpu.predict_new(blocks, nodes=[5], false_alarm=0.1)
+    assert_same(list(ours.predict_new(there, nodes=[5], false_alarm=0.1)), list(expected), device)
+    assert ours.score_new(there, nodes=[]).scores.device.type == device
+    decided = decisions(ours, there, false_alarm=0.1)
+    assert_same(vars(decided), vars(decisions(cpu, blocks, false_alarm=0.1)), device)
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_fitting()])
@@ -103,6 +112,64 @@ def test_what_was_fitted_follows_the_model(name, planted, device):  # noqa: F811
     expected = detector.score(planted)
     model.to(device)
     assert_same(detector.score(moved(planted, device)), expected, device)
+
+
+@pytest.mark.parametrize("name", ["feature-norm", "nonzero-features", "mean-cosine", "odin", "mahalanobis", "gebm"])
+def test_methods_on_sparse_features(name, blocks, device):
+    data, model = sparse(blocks), model_for(blocks)
+    expected = Detector(model, name).fit(data).score(data)
+    there = moved(data, device)
+    assert_same(Detector(copy.deepcopy(model).to(device), name).fit(there).score(there), expected, device)
+
+
+@pytest.mark.parametrize("name", ["gnnsafe", "msp", "knn", "mahalanobis", "vim", "odin"])
+def test_methods_of_several_labels(name, blocks, device):
+    data, model = copy.copy(blocks), model_for(blocks)
+    data.y = torch.nn.functional.one_hot(blocks.y, 3)
+    expected = Detector(model, name, task="multilabel").fit(data).score(data)
+    ours = Detector(copy.deepcopy(model).to(device), name, task="multilabel")
+    assert_same(ours.fit(moved(data, device)).score(moved(data, device)), expected, device)
+
+
+def test_a_prepared_graph(blocks, device):
+    model, graph = model_for(blocks).to(device), prepare(blocks).to(device)
+    assert graph.train_mask.device == graph.device == graph.edges.device
+    detector = Detector(model).fit(graph).calibrate(graph)
+    expected = Detector(model).fit(moved(blocks, device)).score(moved(blocks, device))
+    assert torch.equal(detector.score(graph), expected)
+    assert_same(detector.score(graph), expected.cpu(), device)
+    with pytest.raises(InputError, match="'edge_index' must be on"):
+        prepare(SimpleNamespace(x=graph.x, edge_index=blocks.edge_index))
+    graph.x[0] = 0.0
+    with pytest.raises(InputError, match="'x' must be left as it was"):
+        detector.score(graph)
+
+
+def test_diagnosis(device):
+    warnings.simplefilter("ignore")
+    blocks = block_graph(60)
+    there, model = moved(blocks, device), model_for(blocks)
+    expected = Detector(model).fit(blocks).diagnose(blocks, candidates=["msp"], draws=1)
+    ours = Detector(copy.deepcopy(model).to(device)).fit(there).diagnose(there, candidates=["msp"], draws=1)
+    assert str(ours) == str(expected)
+
+
+def test_logits_from_anywhere(blocks, device):
+    logits = torch.randn(120, 3, generator=torch.Generator().manual_seed(0))
+    expected = score_logits(logits, blocks.edge_index)
+    assert_same(score_logits(logits.to(device), blocks.edge_index.to(device)), expected, device)
+
+
+def test_one_node_type(device):
+    torch.manual_seed(0)
+    edges = torch.randint(20, (2, 60))
+    whole = HeteroData({"a": {"x": torch.randn(20, 8), "y": torch.arange(20) % 3, "train_mask": torch.arange(20) < 9},
+                        ("a", "to", "a"): {"edge_index": edges}})  # fmt: skip
+    model = model_for(whole["a"])
+    given = {"node_type": "a", "forward": lambda model, data: model(data["a"].x, data["a", "a"].edge_index)}
+    expected = Detector(model, **given).fit(whole).score(whole)
+    there = copy.copy(whole).to(device)
+    assert_same(Detector(copy.deepcopy(model).to(device), **given).fit(there).score(there), expected, device)
 
 
 class Convolutions(nn.Module):
@@ -123,7 +190,7 @@ def test_a_model_of_anybody(blocks, device):
         assert_same(Detector(other, method, embedding="convs.0").fit(there).score(there), expected, device)
 
 
-def test_a_graph_and_a_model_on_two_devices(blocks, device):
+def test_a_graph_and_a_model_on_two_devices(blocks, exposure, device):
     model, there = model_for(blocks), moved(blocks, device)
     place = str(there.x.device)
     with pytest.raises(InputError, match=rf"^'data' must be on the model's device, cpu \(got {place}\); call data.to"):
@@ -136,9 +203,23 @@ def test_a_graph_and_a_model_on_two_devices(blocks, device):
         detector.score(blocks)
     with pytest.raises(InputError, match=f"^{message}$"):
         train(model, blocks, objective=OBJECTIVES["cross-entropy"](), epochs=1)
+    with pytest.raises(InputError, match=rf"^'exposure' must be on the device of data, {place} \(got cpu\)"):
+        train(model, there, exposure=exposure, objective=OBJECTIVES["outlier-exposure"](), epochs=1)
     moving = Detector(model, forward=lambda model, data: model(data.x.to(place), data.edge_index.to(place)))
     with pytest.raises(InputError, match=rf"^'logits' must be on the graph's device, cpu \(got {place}\); return"):
         moving.fit(blocks)
+
+
+def test_a_device_without_float64_is_refused_at_the_door(blocks, device):
+    if device != "second":
+        pytest.skip("CUDA has it")
+    model, there = model_for(blocks).to(device), moved(blocks, device)
+    message = r"^'data' must be on a device that has float64 \(got second:0\); call data.to\('cpu'\) and model"
+    with without_float64():
+        with pytest.raises(InputError, match=message):
+            Detector(model).fit(there)
+        with pytest.raises(InputError, match=message):
+            propagate(there.x[:, 0], there.edge_index)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -11,7 +11,7 @@ import torch
 from tests.second_device import other_devices
 from torch_geometric.data import HeteroData
 
-from gnnsafe import metrics
+from gnnsafe import metrics, prepare
 from gnnsafe.calibration import Calibration, CalibrationCheck
 from gnnsafe.checks import check_nodes
 from gnnsafe.datasets import shifts
@@ -146,7 +146,8 @@ def test_homophily(blocks, device):
 
 
 def test_nodes_are_known_again_on_another_device(blocks, device):
-    used, ours = UsedNodes.of(blocks, blocks.train_mask, blocks.val_mask), moved(blocks, device)
+    blocks, ours = prepare(blocks), prepare(moved(blocks, device))
+    used = UsedNodes.of(blocks, blocks.train_mask, blocks.val_mask)
     assert used.untaught("mask", ours, ours.test_mask).among(used.taught) == 0
     with pytest.raises(ValueError, match="30 training nodes"):
         used.unseen("mask", ours, ours.train_mask)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnsafe.errors import InputError
 
-__all__ = ["chosen_device", "on_device"]
+__all__ = ["check_precision", "chosen_device", "on_device"]
 
 
 def chosen_device(device: torch.device | str) -> torch.device:
@@ -26,6 +26,17 @@ def chosen_device(device: torch.device | str) -> torch.device:
         return torch.empty(0, device=device).device
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:  # each backend has its own
         raise InputError(f"'device' must be auto, cpu or one that torch has here (got {device!r}: {error})") from error
+
+
+def check_precision(device: torch.device) -> None:
+    """The device has float64, which degrees, distances and p-values are computed in; Apple's MPS has not."""
+    if device.type in ("cpu", "cuda"):
+        return
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except (RuntimeError, TypeError) as error:
+        rule = "be on a device that has float64"
+        raise InputError(f"'data' must {rule} (got {device}); call data.to('cpu') and model.to('cpu')") from error
 
 
 def on_device(value: Any, device: torch.device) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gnnsafe.attention import Pattern
 from gnnsafe.checks import check_edge_index, check_tensor
+from gnnsafe.devices import check_precision
 from gnnsafe.errors import require
 from gnnsafe.sparse import Matrix, matrix
 from gnnsafe.tiles import by_target
@@ -62,6 +63,7 @@ class Edges:
 
     def __init__(self, index: Tensor, num_nodes: int, *, reused: bool = True) -> None:
         check_edge_index(index, num_nodes)
+        check_precision(index.device)
         self.index, self.num_nodes, self.reused, self.kept = index, num_nodes, reused, Kept()
         self._version = index._version
 

@@ -218,13 +218,13 @@ def explanation(
     """The score that `method` gives to a node of these outputs, taken apart."""
     own, how, edges = base_scores_of(method, outputs), method.propagation, outputs.graph.edges
     scores, row = how(own, edges), how.weights(edges, node, num_nodes=len(own))
-    own, scores, row, edges = (tensor.cpu() for tensor in (own, scores, row, edges))  # to be told and drawn
+    own, scores, row, index = (tensor.cpu() for tensor in (own, scores, row, edges.index))  # to be told and drawn
     p_value, compared = _standing(calibration, outputs, scores, node)
     logits = outputs.logits[node].cpu().double()
     softmax = outputs.task == "multiclass"
     probabilities = torch.softmax(logits, dim=0) if softmax else torch.sigmoid(logits)
     shares = _shares(row, own)
-    drawn, joined, around = _ego(edges.index, node, row, scores, hops=max(1, min(how.steps, 2)))
+    drawn, joined, around = _ego(index, node, row, scores, hops=max(1, min(how.steps, 2)))
     ids = node_ids(outputs.graph)
     named = {node, *(share.node for share in shares), *(one["node"] for one in drawn)}
     predicted = logits.topk(min(1, len(logits))).indices if softmax else (logits > 0).nonzero().flatten()

@@ -75,7 +75,9 @@ def plain(data: Any) -> Any:
     for name in ("x", "edge_index"):
         value = values.get(name, getattr(data, name, None))
         if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in PLAIN:
-            values[name] = value = value.as_subclass(Tensor)
+            bare = value.as_subclass(Tensor)
+            if type(bare) is Tensor:  # else it is what it wraps, as a tensor of a device written in Python is
+                values[name] = value = bare
         if isinstance(value, Tensor) and value.is_inference():  # through which no gradient can be taken
             values[name] = value.clone()
     return changed(data, **values) if values else data

@@ -71,7 +71,7 @@ def train(
     require(isinstance(model, nn.Module), "model", "be a torch.nn.Module", type(model).__name__)
     _check_objective(objective)
     graph = prepare(data)
-    with OwnRandomness(None):  # a model may drop units in evaluation mode, too
+    with OwnRandomness(None, graph.device):  # a model may drop units in evaluation mode, too
         _check_data(model, graph, task)
     # Exposure that the objective does not read never meets the model: its statistics would leak into BatchNorm.
     outside = _check_exposure(exposure, graph, objective) if objective.needs_exposure else None
@@ -84,11 +84,11 @@ def train(
         teacher = copy.deepcopy(model)
         settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "weight_decay": weight_decay, "seed": seed}
         train(teacher, graph, objective=lesson, exposure=outside, task=task, **settings)
-        with OwnRandomness(None):
+        with OwnRandomness(None, graph.device):
             return Outputs.of(teacher, graph, task=task).logits
 
     objective = objective.bound(graph, teach, task)
-    random = OwnRandomness(seed)
+    random = OwnRandomness(seed, graph.device)
     if seed is not None:
         with random:
             _reset(model)
@@ -200,5 +200,7 @@ def _check_exposure(exposure: Graph | None, data: PreparedGraph, objective: Obje
     if exposure is None:
         raise exposure_missing(objective)
     graph = admitted(exposure, num_features=data.x.shape[1], reused=True)
+    together = graph.device == data.device
+    require(together, "exposure", f"be on the device of data, {data.device}", graph.device, "call exposure.to(...)")
     node_mask(graph, "mask")
     return graph
