@@ -18,7 +18,6 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import GCNConv
 
 from gnnsafe import Detector, load, prepare, propagate, score_logits, train
-from gnnsafe.decisions import decisions
 from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS
 from gnnsafe.models import GCN, MODELS
@@ -101,8 +100,9 @@ def test_a_detector_from_fit_to_load(by_class, blocks, tmp_path, device):
     expected = cpu.predict_new(blocks, nodes=[5], false_alarm=0.1)
     assert_same(list(ours.predict_new(there, nodes=[5], false_alarm=0.1)), list(expected), device)
     assert ours.score_new(there, nodes=[]).scores.device.type == device
-    decided = decisions(ours, there, false_alarm=0.1)
-    assert_same(vars(decided), vars(decisions(cpu, blocks, false_alarm=0.1)), device)
+    decided, expected = (one.decide(data, false_alarm=0.1) for one, data in ((ours, there), (cpu, blocks)))
+    assert_same(vars(decided), vars(expected), device)
+    assert decided.to_arrow().num_rows == 120
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_fitting()])
