@@ -155,7 +155,76 @@ def write_arxiv(root: Path, nodes: int = 60, edges: int = 200, features: int = 8
     return tables
 
 
-def test_arxiv(tmp_path):
+@pytest.fixture
+def small(monkeypatch):
+    """Arxiv as `write_arxiv` writes it."""
+    monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 8, 5)))
+
+
+def test_arxiv_of_other_counts_is_refused(tmp_path, monkeypatch):
+    write_arxiv(tmp_path)
+    found = r"\(got 60 nodes, 200 edges, 8 features, 5 classes in .*raw\); fetch its files anew, or .*read_graph$"
+    with pytest.raises(InputError, match=r"^'arxiv' must have .* 128 features, 40 classes " + found):
+        load_benchmark("arxiv", shift="time", root=tmp_path)
+    monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 40, 5)))  # a cached copy is no way round
+    with pytest.raises(InputError, match="must have 60 nodes, 200 edges, 40 features, 5 classes " + found):
+        load_benchmark("arxiv", shift="time", root=tmp_path)
+
+
+def test_arxiv_topics(data_root):
+    if not DATASETS["arxiv-topics"].at_hand(data_root):
+        pytest.skip("the guesses of arxiv's topics are not at hand")
+    dataset, benchmark = DATASETS["arxiv-topics"], load_benchmark("arxiv-topics", shift="time", root=data_root)
+    data, year = arxiv.TOPICS.load(data_root)[0], benchmark.id.year
+    counts = (data.num_nodes, data.num_edges, str(data.num_features), benchmark.num_classes)
+    assert counts == (dataset.nodes, dataset.edges, dataset.features, dataset.classes)
+    assert (int((year <= 2015).sum()), int(year.min()), int(year.max())) == (53_160, 1971, 2020)
+    assert int((data.x == 0).all(dim=1).sum()) == 36  # papers without a guess
+    guessed = [24, 4, 10, 16, 23]  # the first line of the file
+    assert data.x[0, guessed].tolist() == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5])
+    assert data.x[0].sum() == pytest.approx(137 / 60)
+    assert list(benchmark.ood) == ["2018", "2019", "2020"]
+    for name, graph in {"2015": benchmark.id, "2017": benchmark.exposure, **benchmark.ood}.items():
+        assert year[graph.edge_index].max() <= int(name)
+    assert torch.equal(benchmark.ood["2020"].edge_index, data.edge_index)  # directed, all of them
+    assert "GPT-3.5's guesses as features" in benchmark.source
+
+
+def write_topics(root: Path, guesses: str) -> Path:
+    write_arxiv(root, nodes=3, edges=4)
+    (root / "ogbn_arxiv").rename(root / "ArxivTopics")
+    file = root / "ArxivTopics" / "raw" / "guesses.csv.gz"
+    file.write_bytes(gzip.compress(guesses.encode()))
+    return file
+
+
+def test_guesses_as_features(tmp_path, monkeypatch):
+    write_topics(tmp_path, "3,0,3\n\n39\n")
+    with pytest.raises(
+        InputError, match=r"^'arxiv-topics' must have 169,343 nodes, .* \(got 3 nodes, 4 edges, 40 feat"
+    ):
+        arxiv.TOPICS.load(tmp_path)
+    data, _ = replace(arxiv.TOPICS, counts=(3, 4)).load(tmp_path)
+    expected = torch.zeros(3, 40)
+    expected[0, 3], expected[0, 0], expected[2, 39] = 1.0, 0.5, 1.0
+    assert torch.equal(data.x, expected)
+
+
+@pytest.mark.parametrize(
+    ("guesses", "message"),
+    [
+        ("1\n2,x\n3\n", r"guesses.csv.gz must be gzipped lines of class numbers \(got: .*'x'.*\); fetch it anew"),
+        ("1\n2,40\n3\n", r"guesses.csv.gz must name classes from 0 to 39 \(got \[2, 40\]\); fetch it anew"),
+        ("1\n2\n", r"node-label.csv.gz must have a row for each of 2 nodes \(got 3\)"),
+    ],
+)
+def test_broken_guesses(tmp_path, guesses, message):
+    write_topics(tmp_path, guesses)
+    with pytest.raises(InputError, match=message):
+        arxiv.TOPICS.load(tmp_path)
+
+
+def test_arxiv(tmp_path, small):
     tables = write_arxiv(tmp_path)
     assert DATASETS["arxiv"].at_hand(tmp_path)
     benchmark = load_benchmark("arxiv", shift="time", root=tmp_path)
@@ -210,11 +279,13 @@ def test_arxiv_is_downloaded_as_ogb_ships_it(tmp_path, monkeypatch):
         return shutil.make_archive(f"{folder}/arxiv", "zip", tmp_path / "zip")
 
     monkeypatch.setattr(torch_geometric.data, "download_url", download)
-    with pytest.raises(DataNotFoundError, match=r"it has 60 nodes and 200 edges, where 169,343 and .* not kept"):
+    with pytest.raises(
+        DataNotFoundError, match=r"must have 169,343 nodes, .* \(got 60 nodes, .* a download, not kept\)"
+    ):
         load_benchmark("arxiv", shift="time")
     assert not DATASETS["arxiv"].at_hand(None)
     shutil.rmtree(tmp_path / "zip")
-    monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200)))
+    monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 8, 5)))
     assert load_benchmark("arxiv", shift="time").id.num_nodes == 60
 
 
@@ -277,7 +348,9 @@ def test_planted_nodes_stand_among_id_nodes(shift):
     assert torch.equal(graph.test_mask, benchmark.id.test_mask & ~graph.mask)
 
 
-@pytest.mark.parametrize("name", ["citeseer", "amazon-computers", "coauthor-physics", "dblp", "twitch", "arxiv"])
+@pytest.mark.parametrize(
+    "name", ["citeseer", "amazon-computers", "coauthor-physics", "dblp", "twitch", "arxiv", "arxiv-topics"]
+)
 def test_what_is_not_at_hand_is_said(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert not DATASETS[name].at_hand(tmp_path)

@@ -16,10 +16,11 @@ def test_the_list_of_data_sets(data_root, capsys):
     at_hand = dict(re.findall(r"^(\S+) .*? (yes|no) ", text, re.M))
     expected = {"cora", "pubmed", "amazon-photo", "coauthor-cs", "twitch", "pubmed-years", "synthetic",
                 "arxiv-stand-in"}  # fmt: skip
+    expected |= {"arxiv-topics"} & {name for name in DATASETS if DATASETS[name].at_hand(data_root)}
     assert {name for name, answer in at_hand.items() if answer == "yes"} == expected
     assert re.search(r"^coauthor-cs\s+18,333\s+163,788\s+6805\s+15\s+yes", text, re.M)
     assert max(map(len, text.splitlines())) <= 80
-    assert len(at_hand) == 13
+    assert len(at_hand) == 14
 
 
 @pytest.fixture

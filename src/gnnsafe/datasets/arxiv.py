@@ -1,7 +1,8 @@
 """ogbn-arxiv: papers with the year of their publication, from the raw files that OGB publishes.
 
-And a stand-in of its shape, generated, for where these files cannot be had: it shows that things run and how long they
-take, and says nothing about Arxiv.
+And two for where its word vectors cannot be had. `arxiv-topics` is ogbn-arxiv's graph, GPT-3.5's guesses as features:
+real edges, labels and years. Its features lie in label space, so they drift less than Arxiv's own. The stand-in is
+generated in Arxiv's shape: it shows that things run and how long they take, and says nothing about Arxiv.
 """
 
 from __future__ import annotations
@@ -18,17 +19,40 @@ from gnnsafe.datasets.sources import Files
 from gnnsafe.errors import InputError
 from gnnsafe.graph import Data
 
-__all__ = ["ARXIV", "EDGES", "EXPOSURE", "ID", "NODES", "OOD", "stand_in"]
+__all__ = ["ARXIV", "CLASSES", "EDGES", "EXPOSURE", "FEATURES", "ID", "NODES", "OOD", "TOPICS", "stand_in"]
 
 URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 NODES, EDGES, FEATURES, CLASSES = 169_343, 1_166_243, 128, 40
 ID, EXPOSURE, OOD = 2015, (2016, 2017), {str(year): (year, year) for year in (2018, 2019, 2020)}
 
 
-def _read(folder: Path) -> Data:
+def _arxiv(folder: Path) -> Data:
+    return _papers(folder, _table(folder / "node-feat.csv.gz", np.float32, 2))
+
+
+def _topics(folder: Path) -> Data:
+    return _papers(folder, _guesses(folder / "guesses.csv.gz"))
+
+
+def _guesses(path: Path) -> NDArray[np.float32]:
+    """1 / rank at each class that was guessed for a paper: a line per paper, classes best first, or an empty line."""
+    try:
+        with gzip.open(path, "rt", encoding="ascii") as file:
+            guesses = [[int(guess) for guess in line.strip().split(",") if guess] for line in file]
+    except (EOFError, ValueError, OSError) as error:
+        raise InputError(f"{path} must be gzipped lines of class numbers (got: {error}); fetch it anew") from error
+    x = np.zeros((len(guesses), CLASSES), dtype=np.float32)
+    for row, line in zip(x, guesses, strict=True):
+        if line and not 0 <= min(line) <= max(line) < CLASSES:
+            raise InputError(f"{path} must name classes from 0 to {CLASSES - 1} (got {line}); fetch it anew")
+        for rank, guess in reversed(list(enumerate(line, start=1))):  # of a class that is named twice the better counts
+            row[guess] = 1 / rank
+    return x
+
+
+def _papers(folder: Path, x: NDArray[np.float32]) -> Data:
     from torch_geometric.data import Data
 
-    x = _table(folder / "node-feat.csv.gz", np.float32, 2)
     edges = _table(folder / "edge.csv.gz", np.int64, 2)
     y = _table(folder / "node-label.csv.gz", np.int64, 1)
     year = _table(folder / "node_year.csv.gz", np.int64, 1)
@@ -62,10 +86,24 @@ ARXIV = Files(
     "arxiv",
     "ogbn_arxiv/raw",
     ("edge.csv.gz", "node-feat.csv.gz", "node-label.csv.gz", "node_year.csv.gz"),
-    _read,
+    _arxiv,
     _download,
-    (NODES, EDGES),
+    (NODES, EDGES, FEATURES, CLASSES),
     remedy="load 'arxiv-stand-in', generated in its shape",
+)
+
+
+def _no_download(root: Path) -> None:
+    raise OSError("nobody publishes these files together")
+
+
+TOPICS = Files(
+    "arxiv-topics",
+    "ArxivTopics/raw",
+    ("edge.csv.gz", "guesses.csv.gz", "node-label.csv.gz", "node_year.csv.gz"),
+    _topics,
+    _no_download,
+    (NODES, EDGES, CLASSES, CLASSES),
 )
 
 

@@ -122,6 +122,12 @@ def _arxiv(root: Root, seed: int) -> tuple[Parts, str]:
     return _over_time(data, seed, arxiv), f"{source}, {TENTHS} of papers up to {arxiv.ID}"
 
 
+def _arxiv_topics(root: Root, seed: int) -> tuple[Parts, str]:
+    data, source = arxiv.TOPICS.load(root)
+    source = f"{source}: ogbn-arxiv's graph, GPT-3.5's guesses as features; {TENTHS} of papers up to {arxiv.ID}"
+    return _over_time(data, seed, arxiv), source
+
+
 def _arxiv_stand_in(root: Root, seed: int) -> tuple[Parts, str]:
     source = f"a generated stand-in of Arxiv's shape, not Arxiv; {TENTHS} of papers up to {arxiv.ID}"
     data = cached_graph(f"arxiv-stand-in-{seed}", [], lambda: arxiv.stand_in(seed))
@@ -174,6 +180,9 @@ DATASETS = {
     "twitch": Dataset(9498, 315_774, "3170 or 128", 2, _twitch_at_hand, own={"domain": _twitch}),
     "arxiv": Dataset(
         arxiv.NODES, arxiv.EDGES, "128", 40, lambda root: bool(arxiv.ARXIV.at_hand(root)), own={"time": _arxiv}
+    ),
+    "arxiv-topics": Dataset(
+        arxiv.NODES, arxiv.EDGES, "40", 40, lambda root: bool(arxiv.TOPICS.at_hand(root)), own={"time": _arxiv_topics}
     ),
     "arxiv-stand-in": Dataset(arxiv.NODES, arxiv.EDGES, "128", 40, lambda _: True, own={"time": _arxiv_stand_in}),
     "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own={"time": _pubmed_years}),

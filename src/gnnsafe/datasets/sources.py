@@ -16,6 +16,8 @@ from gnnsafe.graph import Data
 
 __all__ = ["Files", "data_root"]
 
+COUNTED = ("nodes", "edges", "features", "classes")
+
 
 def data_root(root: str | os.PathLike[str] | None) -> Path | None:
     """The folder given, or `$GNNSAFE_DATA`, or none; an `InputError` where it is no folder."""
@@ -33,7 +35,8 @@ class Files:
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
     A download is held against `counts`, the published numbers of nodes and of edges, before it is kept, and where it is
-    known against `sha256`, that of all files one after the other; their publishers say none.
+    known against `sha256`, that of all files one after the other; their publishers say none. Where `counts` go on with
+    the numbers of features and of classes, files at hand are held against all four, too.
     """
 
     name: str
@@ -41,7 +44,7 @@ class Files:
     files: tuple[str, ...]
     read: Callable[[Path], Data]
     download: Callable[[Path], object]
-    counts: tuple[int, int]
+    counts: tuple[int, ...]
     remedy: str = ""
     sha256: str | None = None
 
@@ -76,7 +79,10 @@ class Files:
                     f"{' and its siblings' if len(self.files) > 1 else ''}, or allow the download"
                     + (f", or {self.remedy}." if self.remedy else ".")
                 ) from None
-        return cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder)), str(folder)
+        data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder))
+        if len(self.counts) == len(COUNTED):
+            self._check_counts(data, folder)
+        return data, str(folder)
 
     def _read(self, folder: Path) -> Data:
         try:
@@ -88,6 +94,14 @@ class Files:
                 f"the files of {self.name} in {folder} must be whole (got {type(reason).__name__}: {reason}); "
                 "fetch them anew"
             ) from reason
+
+    def _check_counts(self, data: Data, place: Path | str) -> None:
+        found = (data.num_nodes, data.num_edges, data.num_features, int(data.y.max()) + 1)[: len(self.counts)]
+        if found != self.counts:
+            raise InputError(
+                f"'{self.name}' must have {_counted(self.counts)} (got {_counted(found)} in {place}); "
+                "fetch its files anew, or read a graph of your own with gnnsafe.read_graph"
+            )
 
     def digest(self, folder: Path) -> str:
         """The SHA-256 of all files one after the other."""
@@ -107,10 +121,10 @@ class Files:
             if self.sha256 not in (None, found := self.digest(Path(part) / self.path)):
                 raise OSError(f"its SHA-256 is {found}, not {self.sha256}: it was not kept")
             data = self._read(Path(part) / self.path)
-            if (data.num_nodes, data.num_edges) != self.counts:
-                raise OSError(
-                    f"it has {data.num_nodes:,} nodes and {data.num_edges:,} edges, where {self.counts[0]:,} and "
-                    f"{self.counts[1]:,} are published: it was not kept"
-                )
+            self._check_counts(data, "a download, not kept")
             shutil.move(Path(part) / self.path, folder)
         return folder
+
+
+def _counted(counts: tuple[int, ...]) -> str:
+    return ", ".join(f"{count:,} {name}" for count, name in zip(counts, COUNTED, strict=False))
