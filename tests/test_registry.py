@@ -17,6 +17,7 @@ import torch
 from pyarrow import parquet
 from tests import their_package
 from tests.conftest import block_graph
+from tests.second_device import other_devices
 from tests.test_cli_own import write_graph
 from tests.their_package import Distance, OneHop, Smoothed
 
@@ -185,6 +186,20 @@ class TestSaved:
         detector = Detector(OneHop(8, 4, 3), "msp").fit(blocks)
         found = detector.score_new(blocks, [3], touched=False)
         assert found.scores.tolist() == pytest.approx([float(detector.score(blocks)[3])], abs=1e-6)
+
+    @other_devices
+    def test_it_goes_to_another_device(self, device, blocks, tmp_path):
+        """With its buffers that are in no file, and with what the method learnt; each edge is read both ways there."""
+        register_theirs()
+        torch.manual_seed(0)
+        detector = Detector(OneHop(8, 4, 3, scale=0.25), "distance", undirected=True).fit(blocks)
+        detector.save(tmp_path)
+        again = gnnsafe.load(tmp_path, device=device)
+        outputs = again.outputs(block_graph().to(device))
+        torch.testing.assert_close(outputs.logits.cpu(), detector.outputs(blocks).logits)
+        scores = again.method.score(outputs)
+        assert scores.device.type == device
+        torch.testing.assert_close(scores.cpu(), by_hand(blocks, blocks.train_mask))
 
     def test_what_is_registered_no_longer_is_named(self, blocks, tmp_path, monkeypatch):
         register_theirs()
