@@ -76,20 +76,23 @@ def _grown(edges: int, *, train: bool) -> dict[str, float]:
     from types import SimpleNamespace
 
     import gnnsafe
+    from gnnsafe.edges import Edges
     from gnnsafe.models import GCN
 
     nodes = max(edges // 15, 100)
-    graph, scores = cases.random_edges(nodes, edges), torch.rand(nodes)
+    graph, scores = cases.random_edges(nodes, edges).long(), torch.rand(nodes)
     gnnsafe.propagate(scores[:4], graph[:, :0])  # what is loaded on first use
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the most from here on
     before, start = used(), perf_counter()
     gnnsafe.propagate(scores, graph)
-    first = perf_counter() - start
+    first, memory = perf_counter() - start, used("VmHWM") - before
+    prepared = Edges(graph, nodes)
     times = []
-    for _ in range(3):
+    for _ in range(4):
         start = perf_counter()
-        gnnsafe.propagate(scores, graph)
+        gnnsafe.propagate(scores, prepared)
         times.append(perf_counter() - start)
-    result = {"first": first, "propagation": min(times), "memory": used("VmHWM") - before}
+    result = {"first": first, "propagation": min(times), "memory": memory}
     if train:
         mask = torch.arange(nodes) % 10 == 0
         data = SimpleNamespace(x=torch.randn(nodes, 32), edge_index=graph, y=torch.arange(nodes) % 8,

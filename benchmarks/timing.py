@@ -75,9 +75,12 @@ def several(call: Callable[[], object], *, at_most: int = 10, within: float = 0.
     return block
 
 
-def in_turns(ways: Sequence[Blocks], *, budget: float, most: int = 30) -> list[float]:
-    """The median seconds of each way: one block of each in turn, after a first turn that is not counted."""
-    for way in ways:
+def in_turns(ways: Sequence[Blocks], *, budget: float, most: int = 30, warm: bool = True) -> list[float]:
+    """The median seconds of each way: one block of each in turn, after a first turn that is not counted.
+
+    Where that would take minutes there is no such turn (`warm`).
+    """
+    for way in ways if warm else ():
         way()
     times: list[list[float]] = [[] for _ in ways]
     start, turns = perf_counter(), 0
