@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from gnnsafe.sparse import Gathered, Sparse
+from gnnsafe import sparse
+from gnnsafe.sparse import Gathered, Sparse, density, scipy_csr, sparse_enough
 
 
 @pytest.fixture
@@ -68,3 +69,27 @@ def test_plain_products_equal_those_of_the_cpu(rectangle, csr):
     torch.testing.assert_close(matrix @ right.float(), (rectangle @ right).float())
     assert torch.autograd.gradcheck(lambda r: matrix @ r, right.requires_grad_())
     assert matrix.T.T is matrix
+
+
+@pytest.mark.parametrize("shape", [(40, 7), (1, 50), (50, 1), (3, 0), (0, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_dense_features_as_scipys_own_csr(monkeypatch, shape, dtype):
+    monkeypatch.setattr(sparse, "BLOCK", 16)  # so that there are many
+    dense = (torch.randn(shape) * (torch.rand(shape) < 0.2)).to(dtype)
+    if dense.numel() > 40:
+        dense[-1], dense.view(-1)[0] = 0.0, -0.0
+    for x in (dense, dense.T):
+        actual, expected = scipy_csr(x), sp.csr_array(x.to(torch.promote_types(dtype, torch.float32)).numpy())
+        for part in ("indptr", "indices", "data"):
+            np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part))
+        assert (actual.dtype, actual.indices.dtype, actual.shape) == (expected.dtype, np.int32, expected.shape)
+
+
+def test_the_density_of_large_features_is_that_of_some_rows(monkeypatch):
+    x = torch.zeros(1000, 20)
+    x[:, 3] = 1.0
+    assert density(x) == density(x.to_sparse_csr()) == 0.05
+    monkeypatch.setattr(sparse, "SAMPLE", 100)
+    assert density(x) == 0.05
+    assert sparse_enough(x)
+    assert not sparse_enough(x + 1)

@@ -7,13 +7,13 @@ is seen once this is most of the work: two sums need no more order than tiles, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-import torch
+
+from gnnsafe.threads import in_threads
 
 try:  # not public: should it go, what is public does the same in twice the time
     from scipy.sparse import _sparsetools
@@ -29,9 +29,6 @@ ROWS = 2**14  # nodes whose incoming edges are sorted at once
 PARTS = 16  # of the edges, which are put into groups one by one: each thread needs memory for one of them
 FEW = 2**18  # edges that are not worth a thread
 BLOCK = 2**15  # edges that are summed at once
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Grouped(NamedTuple):
@@ -64,11 +61,9 @@ class Tiles:
         """For each node the sum of the values of those that point to it, in the precision of the values."""
         totals = np.zeros_like(values)
         if self.rows > 1:  # no two rows of tiles write to the same totals
-            _in_threads(lambda row: self._add_row(self.parts, row, values, totals), range(self.rows))
+            in_threads(lambda row: self._add_row(self.parts, row, values, totals), range(self.rows))
             return totals
-        return sum(
-            _in_threads(lambda part: self._add_row([part], 0, values, np.zeros_like(values)), self.parts), totals
-        )
+        return sum(in_threads(lambda part: self._add_row([part], 0, values, np.zeros_like(values)), self.parts), totals)
 
     def _add_row(self, parts: list[Grouped], row: int, values: Any, totals: Any) -> Any:
         ones = np.ones(BLOCK, dtype=values.dtype)
@@ -112,7 +107,7 @@ def by_target(edge_index: Any, num_nodes: int, *, rows: int = ROWS) -> tuple[Any
         begin, sources[first[group] : first[group + 1]], _ = _sorted(source, target - low, (high - low, num_nodes))
         starts[low:high] = begin[:-1] + first[group]
 
-    _in_threads(sort, range(groups))
+    in_threads(sort, range(groups))
     return starts, sources
 
 
@@ -128,7 +123,7 @@ def _grouped(edge_index: Any, group: Callable[[Any, Any], Any] | None, groups: i
         source, target = edges.astype(_index(num_nodes), copy=False)
         return Grouped(*_sorted(source, group(source, target), (groups, num_nodes), target))
 
-    return _in_threads(part, range(0, max(size, 1), length))
+    return in_threads(part, range(0, max(size, 1), length))
 
 
 def _sorted(source: Any, key: Any, shape: tuple[int, int], beside: Any = None) -> tuple[Any, Any, Any]:
@@ -141,12 +136,3 @@ def _sorted(source: Any, key: Any, shape: tuple[int, int], beside: Any = None) -
 
 def _index(largest: int) -> Any:
     return np.int32 if largest < 2**31 else np.int64
-
-
-def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """The results in order; the loops of numpy and scipy let other threads run."""
-    items = list(items)
-    if len(items) < 2 or torch.get_num_threads() == 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        return list(pool.map(work, items))

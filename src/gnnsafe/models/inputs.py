@@ -23,7 +23,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import require
 from gnnsafe.prepared import Features, PreparedGraph
-from gnnsafe.sparse import Matrix, Sparse, scipy_csr
+from gnnsafe.sparse import Matrix, Sparse, density, scipy_csr
 
 __all__ = ["ConvolutionInputs", "Kind", "check_fits", "convolution_inputs", "product"]
 
@@ -128,6 +128,8 @@ def _adjacency(graph: PreparedGraph, kind: Kind) -> Matrix:
 
 def _prepared(graph: PreparedGraph, adjacency: Matrix, hops: int) -> ConvolutionInputs:
     features, aggregated, bag = graph.features, 0, None
+    if not graph.edges.reused:  # a single pass does not pay for more
+        return ConvolutionInputs(adjacency, features, aggregated, hops)
     if hops == 1 and isinstance(features, Tensor) and _bag_pays(features):
         bag = Sparse(scipy_csr(features))
     while aggregated < hops and _worth_aggregating(adjacency, features):
@@ -136,11 +138,7 @@ def _prepared(graph: PreparedGraph, adjacency: Matrix, hops: int) -> Convolution
 
 
 def _bag_pays(features: Tensor) -> bool:
-    return features.device.type == "cpu" and features.dtype == torch.float32 and _density(features) < BAG_BELOW
-
-
-def _density(features: Tensor) -> float:
-    return int(torch.count_nonzero(features)) / max(features.numel(), 1)
+    return features.device.type == "cpu" and features.dtype == torch.float32 and density(features) < BAG_BELOW
 
 
 def _worth_aggregating(adjacency: Matrix, features: Features) -> bool:
