@@ -287,7 +287,7 @@ def test_what_propagation_has_the_last_word_on(name, blocks):
     detector = Detector(GCN(8, 4, 3), name).fit(blocks)
     outputs = detector.outputs(blocks)
     before, how = base_scores_of(detector.method, outputs), detector.method.propagation
-    assert torch.equal(propagate(before, blocks.edge_index, **asdict(how)), detector.score(blocks))
+    assert torch.equal(propagate(before, outputs.graph.edges, **asdict(how)), detector.score(blocks))
     assert (how.steps > 0) == (name in ("gnnsafe", "dirichlet-energy", "diffused-knn"))
 
 
