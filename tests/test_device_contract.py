@@ -17,6 +17,7 @@ from torch import nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GCNConv
 
+import gnnsafe.sparse
 from gnnsafe import Detector, load, prepare, propagate, score_logits, train
 from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS
@@ -50,6 +51,20 @@ def test_models(name, layout, blocks, device):
     other(there.x, there.edge_index).square().sum().backward()
     gradients = [[weight.grad for weight in one.parameters() if weight.grad is not None] for one in (other, model)]
     assert_same(*gradients, device)
+
+
+@pytest.mark.parametrize("name", ["gcn", "graphsage", "gin", "sgc"])
+def test_products_by_csr_as_cuda_has_them(name, blocks, device, monkeypatch):
+    monkeypatch.setattr(gnnsafe.sparse, "CSR_DEVICES", (device,))
+    data, model = sparse(blocks), model_for(blocks, name)
+    other, there = copy.deepcopy(model).to(device), moved(data, device)
+    for one, graph in ((model, data), (other, there)):
+        one(graph.x, graph.edge_index).square().sum().backward()
+    assert_same([weight.grad for weight in other.parameters()], [weight.grad for weight in model.parameters()], device)
+    scores = propagate(blocks.x[:, 0], prepare(blocks).edges, steps=3)
+    edges = prepare(moved(blocks, device)).edges
+    assert edges.mean().csr is not None
+    assert_same(propagate(blocks.x[:, 0].to(device), edges, steps=3), scores, device)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
