@@ -78,7 +78,7 @@ class Edges:
         >>> Edges(torch.tensor([[0, 0, 1], [1, 1, 2]]), 3).both_ways().index.tolist()
         [[0, 1, 1, 2], [1, 0, 2, 1]]
         """
-        return self.kept("both ways", lambda: Edges(_both_ways(self.index, self.num_nodes), self.num_nodes))
+        return self.kept("both ways", self._both_ways)
 
     @property
     def unwritten(self) -> bool:
@@ -147,6 +147,12 @@ class Edges:
     def worth_a_matrix(self, products: int) -> bool:
         """Whether so many products pay for a matrix: else sums along the edges as they are cost less."""
         return self.reused or self.device.type != "cpu" or products > FEW_PRODUCTS or BY_TARGET in self.kept
+
+    def _both_ways(self) -> Edges:
+        from torch_geometric.utils import to_undirected  # seconds to import: only where it is asked for
+
+        both: Tensor = to_undirected(self.index, num_nodes=self.num_nodes)
+        return Edges(both, self.num_nodes, reused=self.reused)
 
     def _by_target(self) -> tuple[Tensor, Tensor]:
         if self.device.type == "cpu":
@@ -225,10 +231,3 @@ def as_edges(edges: Tensor | Edges, num_nodes: int) -> Edges:
         require(edges.num_nodes == num_nodes, "edges", f"be those of {num_nodes} nodes", edges.num_nodes)
         return edges
     return Edges(check_tensor("edge_index", edges), num_nodes, reused=False)
-
-
-def _both_ways(index: Tensor, num_nodes: int) -> Tensor:
-    from torch_geometric.utils import to_undirected  # seconds to import: only where it is asked for
-
-    both: Tensor = to_undirected(index, num_nodes=num_nodes)
-    return both
