@@ -17,11 +17,11 @@ SOURCE = ROOT / "src" / "gnnsafe"
 
 # Each room may look at those above it. `__init__` and `cli` stand at the end: they may look at all.
 ROOMS = [
-    "display", "errors", "arguments", "registry", "typed", "files", "hashing", "devices", "checks", "threads",
-    "sparse", "attention", "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero", "scores",
+    "display", "progress", "errors", "arguments", "registry", "typed", "files", "hashing", "devices", "checks",
+    "threads", "sparse", "attention", "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero", "scores",
     "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs", "held_out",
-    "probing", "methods", "logits", "new_scores", "randomness", "models", "training", "datasets", "bench", "report",
-    "explanation", "diagnosis", "saving", "detector", "fitting", "__init__", "cli",
+    "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets", "bench",
+    "report", "explanation", "diagnosis", "saving", "detector", "fitting", "__init__", "cli",
 ]  # fmt: skip
 
 

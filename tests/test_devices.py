@@ -132,8 +132,8 @@ def test_features_are_scaled_where_they_are(scale, layout, blocks, device):
 def test_parts_of_a_graph(layout, blocks, device):
     data = sparse(blocks) if layout == "sparse" else blocks
     nodes = check_nodes("nodes", [5, 7], 120)
-    expected = region(data, nodes, 2)
-    ours = region(moved(data, device), nodes.to(device), 2)
+    expected = region(prepare(data), nodes, 2)
+    ours = region(prepare(moved(data, device)), nodes.to(device), 2)
     assert_same(list(ours), list(expected), device)
 
 

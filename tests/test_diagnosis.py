@@ -11,7 +11,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, Detector, metrics, train
-from gnnsafe.diagnosis import Candidate, trials
+from gnnsafe.diagnosis import Candidate
 from gnnsafe.diagnosis.candidates import contenders
 from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
 from gnnsafe.diagnosis.trials import SHIFTS
@@ -21,6 +21,7 @@ from gnnsafe.graph import changed
 from gnnsafe.methods import KNN, METHODS, MSP, ODIN, DiffusedKNN, EdgeDisagreement, Energy, GNNSafe, Propagated, ReAct
 from gnnsafe.models import GCN
 from gnnsafe.outputs import Outputs
+from gnnsafe.progress import progress
 from gnnsafe.propagation import Propagation
 
 
@@ -345,15 +346,15 @@ class TestVerdict:
 
 
 def test_progress_is_shown_on_a_terminal_after_a_while(monkeypatch, capsys):
-    with trials.progress("Planting shifts", 3) as advance:
+    with progress("Planting shifts", 3) as advance:
         advance()
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    with trials.progress("Planting shifts", 3) as advance:
+    with progress("Planting shifts", 3) as advance:
         advance()
     assert "Planting" not in capsys.readouterr().err
-    monkeypatch.setattr(trials, "PATIENCE", 0.0)
-    with trials.progress("Planting shifts", 3) as advance:
+    monkeypatch.setattr("gnnsafe.progress.PATIENCE", 0.0)
+    with progress("Planting shifts", 3) as advance:
         advance()
         advance()
     assert "Planting shifts" in capsys.readouterr().err

@@ -253,7 +253,10 @@ def test_new_scores_are_those_of_the_whole_graph_or_refused(name, touched):
     if name in UNBOUNDED:
         with pytest.raises(ValueError, match=r"'hops' must be as far as .*GraphNorm.*use score\(data\)"):
             detector.score_new(data, [5, 17], hops=HOPS, touched=touched)
+        with pytest.raises(ValueError, match=r"'hops' must be as far as .*GraphNorm.*use score\(data\)"):
+            detector.score(data, batch_size=20, hops=HOPS)
         return
+    torch.testing.assert_close(detector.score(data, batch_size=50, hops=HOPS), detector.score(data))
     nodes, scores = detector.score_new(data, [5, 17], hops=HOPS, touched=touched)
     torch.testing.assert_close(scores, detector.score(data)[nodes])
     for hops in range(HOPS):

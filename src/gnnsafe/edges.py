@@ -13,12 +13,13 @@ from gnnsafe.attention import Pattern
 from gnnsafe.checks import check_edge_index, check_tensor
 from gnnsafe.devices import check_precision
 from gnnsafe.errors import require
-from gnnsafe.sparse import Matrix, matrix
+from gnnsafe.sparse import Matrix, matrix, row_entries
 from gnnsafe.tiles import by_target
 
 __all__ = ["Edges", "Isolated", "Kept", "as_edges"]
 
 BY_TARGET = "by target"
+INCOMING = "incoming"
 FEW_PRODUCTS = 3  # with a vector, for which edges need not be sorted
 
 Isolated = Literal["keep", "decay"]
@@ -144,6 +145,22 @@ class Edges:
         """The edges in the order of a CSR matrix: where those of each target begin, and their sources."""
         return self.kept(BY_TARGET, self._by_target)
 
+    @property
+    def incoming(self) -> tuple[Tensor, Tensor]:
+        """Where the incoming edges of each node begin among the numbers of all edges, which are in order of target."""
+        return self.kept(INCOMING, self._incoming)
+
+    def into(self, nodes: Tensor) -> Tensor:
+        """Numbers of the edges that point to the nodes in a mask; once edges are sorted, no others are read.
+
+        >>> Edges(torch.tensor([[0, 1, 0], [2, 1, 2]]), 3).into(torch.tensor([False, False, True])).tolist()
+        [0, 2]
+        """
+        if not self.reused and INCOMING not in self.kept:
+            return nodes[self.index[1]].nonzero().flatten()
+        starts, numbers = self.incoming
+        return numbers[row_entries(starts, nodes.nonzero().flatten())].long()
+
     def worth_a_matrix(self, products: int) -> bool:
         """Whether so many products pay for a matrix: else sums along the edges as they are cost less."""
         return self.reused or self.device.type != "cpu" or products > FEW_PRODUCTS or BY_TARGET in self.kept
@@ -160,6 +177,11 @@ class Edges:
             return starts, sources
         source, target = self.index
         return _starts(self._degrees(target)), source[torch.argsort(target, stable=True)]
+
+    def _incoming(self) -> tuple[Tensor, Tensor]:
+        target, few = self.index[1], self.index.shape[1] < 2**31
+        numbers = torch.argsort(target.int() if self.num_nodes < 2**31 else target, stable=True)
+        return _starts(self._degrees(target)), numbers.int() if few else numbers
 
     def _degrees(self, targets: Tensor) -> Tensor:
         return torch.bincount(targets, minlength=self.num_nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -14,10 +15,10 @@ from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.probing import gap
-from gnnsafe.regions import Read, reached, region, rows
+from gnnsafe.regions import Read, Region, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
-__all__ = ["NewDecisions", "NewScores", "Reach", "new_scores"]
+__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "new_scores"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
 LARGER = 10  # times: features of those whom nobody may hear
@@ -41,6 +42,14 @@ class NewDecisions(NamedTuple):
     flags: Tensor
 
 
+class ScoredPart(NamedTuple):
+    """A part of a graph, what the model says about it, and its scores."""
+
+    region: Region
+    outputs: Outputs
+    scores: Tensor
+
+
 class Reach(NamedTuple):
     """Receptive fields in hops: of a score in logits, and of logits in the graph."""
 
@@ -48,49 +57,65 @@ class Reach(NamedTuple):
     model: int
 
 
-def new_scores(
-    method: Method,
-    ask: Ask,
-    prepared: PreparedGraph,
-    nodes: Tensor,
-    reach: Reach,
-    *,
-    touched: bool,
-    read: Read,
-    trusted: bool,
-) -> tuple[NewScores, Tensor]:
-    """The scores of those whom the nodes in a mask touch, or only theirs, and their logits.
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A graph that is scored part by part: some nodes at a time, each from its receptive field, `reach` hops."""
 
-    Whether the receptive field is no larger than `reach` is checked on a few of them, unless the model is `trusted` and
-    the method is one of ours.
-    """
-    graph = prepared.data
-    found = region(graph, nodes, sum(reach), touched=touched, read=read)
-    outputs = ask(admitted(found.part))
-    scores = method.score(outputs)
-    whole = found.kept.all() and found.part.edge_index.shape == graph.edge_index.shape
-    sure = whole and (found.asked.all() or not touched)  # all was read, and nobody else may have changed
-    if not sure and not (trusted and _ours(method)):
-        picked = _spread(found.asked, 1 if whole else PROBED)  # several might have all of a small graph in sight
-        other, kept = _otherwise(graph, picked, _spread(~found.kept, PROBED), reach, read)
-        again, near = ask(admitted(other)), reached(graph.edge_index.flip(0), picked, reach.method)
-        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], reach)
-        if not _ours(method):
-            _check_scores(scores[picked[found.kept]], method.score(again)[picked[kept]], method)
-    return NewScores(found.asked.nonzero().flatten(), scores[found.where]), outputs.logits[found.where]
+    method: Method
+    ask: Ask
+    graph: PreparedGraph
+    reach: Reach
+    read: Read
+    """What the model reads beside x and edge_index: see `regions.row_kinds`."""
+    trusted: bool
+    """Whether the receptive field of the model is known to be no larger; that of one of our methods is."""
+    score: Callable[[Outputs], Tensor]
+    """The method's scores, or those before propagation."""
+
+    def scored(self, nodes: Tensor, *, touched: bool) -> ScoredPart:
+        """The part of the graph that decides about those whom the nodes in a mask touch, or only about these."""
+        found = region(self.graph, nodes, sum(self.reach), touched=touched, read=self.read)
+        outputs = self.ask(admitted(found.part))
+        return ScoredPart(found, outputs, self.score(outputs))
+
+    def check(self, part: ScoredPart) -> None:
+        """A few nodes of the part score alike on another; else the receptive field is larger than is said."""
+        (found, outputs, scores), ours = part, _ours(self.method)
+        if self.trusted and ours:
+            return
+        picked = _spread(found.asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
+        other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
+        again = self.ask(admitted(other))
+        near = receptive_field(self.graph.edges, picked, self.reach.method)
+        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach)
+        if not ours:
+            _check_scores(scores[picked[found.kept]], self.score(again)[picked[kept]], self.method)
+
+    def whole(self, part: ScoredPart) -> bool:
+        """Whether the part is all of the graph."""
+        found = part.region
+        return bool(found.kept.all()) and found.part.edge_index.shape == self.graph.edge_index.shape
+
+    def _otherwise(self, picked: Tensor, beside: Tensor) -> tuple[Data, Tensor]:
+        """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
+
+        It is wider by a hop, there are others beside it, and whoever is too far to be heard has somebody else's
+        features, and larger ones, so that whatever is taken over all nodes is another: a sum, a count, a largest norm.
+        """
+        found = region(self.graph, picked | beside, sum(self.reach) + 1, touched=False, read=self.read)
+        heard = receptive_field(self.graph.edges, picked, sum(self.reach))
+        places, count = found.kept.nonzero().flatten(), len(picked)
+        others = torch.where(heard[places], places, (places + count // 2) % count)
+        return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~heard[places])), found.kept
 
 
-def _otherwise(graph: Data, picked: Tensor, beside: Tensor, reach: Reach, read: Read) -> tuple[Data, Tensor]:
-    """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
-
-    It is wider by a hop, there are others beside it, and whoever is too far to be heard has somebody else's features,
-    and larger ones, so that whatever is taken over all nodes is another: a sum, a count, a largest norm.
-    """
-    found = region(graph, picked | beside, sum(reach) + 1, touched=False, read=read)
-    heard = reached(graph.edge_index.flip(0), picked, sum(reach))
-    places, count = found.kept.nonzero().flatten(), len(picked)
-    others = torch.where(heard[places], places, (places + count // 2) % count)
-    return changed(found.part, x=_enlarged(rows(graph.x, others), ~heard[places])), found.kept
+def new_scores(parts: Parts, nodes: Tensor, *, touched: bool) -> tuple[NewScores, Tensor]:
+    """The scores of those whom the nodes in a mask touch, or only theirs, and their logits."""
+    part = parts.scored(nodes, touched=touched)
+    (asked, _, where, _), outputs, scores = part
+    if not (parts.whole(part) and (asked.all() or not touched)):  # else all was read, and nobody else may have changed
+        parts.check(part)
+    return NewScores(asked.nonzero().flatten(), scores[where]), outputs.logits[where]
 
 
 def _enlarged(x: Tensor, nodes: Tensor) -> Tensor:

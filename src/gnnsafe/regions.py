@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnsafe.edges import Edges
 from gnnsafe.errors import require
 from gnnsafe.graph import Data, changed, stored
-from gnnsafe.sparse import csr_tensor
+from gnnsafe.prepared import PreparedGraph
+from gnnsafe.sparse import csr_tensor, row_entries
 
-__all__ = ["Read", "Region", "reached", "region", "renumbered", "row_kinds", "rows", "subgraph"]
+__all__ = ["Read", "Region", "reached", "receptive_field", "region", "renumbered", "row_kinds", "rows", "subgraph"]
 
 Kind = Literal["node", "edge"]
 Read = Collection[str] | None
@@ -34,29 +36,44 @@ class Region(NamedTuple):
     """A mask of the graph's nodes: those of the part."""
 
 
-def region(graph: Data, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
+def region(graph: PreparedGraph, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
     """What the nodes in a mask touch (or only they), where each node hears of others from `reach` edges away.
 
     The part holds the receptive fields of the touched, and whoever points into them: a degree counts those.
     """
-    source, target = graph.edge_index
     asked = reached(graph.edge_index, nodes, reach) if touched else nodes
-    heard = reached(graph.edge_index.flip(0), asked, reach)
-    edges = heard[target]
-    kept = heard.clone()
-    kept[source[edges]] = True
-    return Region(asked, subgraph(graph, kept, edges, read=read), asked[kept], kept)
+    kept = receptive_field(graph.edges, asked, reach)
+    edges = graph.edges.into(kept)
+    kept[graph.edge_index[0][edges]] = True
+    return Region(asked, subgraph(graph.data, kept, edges, read=read), asked[kept], kept)
 
 
-def excerpt(graph: Any, mask: Tensor, hops: int) -> tuple[Tensor, Data]:
+def receptive_field(edges: Edges, nodes: Tensor, hops: int) -> Tensor:
+    """A mask of the nodes from which at most `hops` edges lead to those in the mask `nodes`, these among them.
+
+    >>> edges = Edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
+    >>> receptive_field(edges, torch.tensor([False, False, False, True]), 2).tolist()
+    [False, True, True, True]
+    """
+    found, last = nodes.clone(), nodes
+    for _ in range(hops):
+        before, found = found, found.clone()
+        found[edges.index[0][edges.into(last)]] = True
+        last = found & ~before
+        if not last.any():
+            break
+    return found
+
+
+def excerpt(graph: PreparedGraph, mask: Tensor, hops: int) -> tuple[Tensor, Data]:
     """The nodes from which `hops` edges or fewer lead into a mask, and the subgraph of these, its features left out.
 
     Who reads the features is told: they are on torch's meta device, of the right shape.
     """
-    kept = reached(graph.edge_index.flip(0), mask, hops)
+    kept = receptive_field(graph.edges, mask, hops)
     source, target = graph.edge_index
     bare = changed(graph.data, x=torch.empty(graph.x.shape, dtype=graph.x.dtype, device="meta"))
-    return kept.nonzero().squeeze(1), subgraph(bare, kept, kept[source] & kept[target])
+    return kept.nonzero().squeeze(1), subgraph(bare, kept, (kept[source] & kept[target]).nonzero().flatten())
 
 
 def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
@@ -76,12 +93,12 @@ def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
 
 
 def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> Data:
-    """The nodes and the edges in these masks, renumbered; whatever has a row for each node or edge goes along.
+    """The nodes in a mask and the edges of these numbers, renumbered; what has a row for each of them goes along.
 
     `read` names what the model reads beside x and edge_index, None where that may be anything: see `row_kinds`.
     """
     kinds = row_kinds(graph, read, "node", "edge")
-    kept = {"node": nodes.nonzero().flatten(), "edge": edges.nonzero().flatten()}
+    kept = {"node": nodes.nonzero().flatten(), "edge": edges}
     values = {name: rows(getattr(graph, name), kept[kind]) for name, kind in kinds.items()}
     if "num_nodes" in stored(graph):
         values["num_nodes"] = int(nodes.sum())
@@ -150,8 +167,6 @@ def rows(values: Any, places: Tensor) -> Any:
 
 def _csr_rows(x: Tensor, places: Tensor) -> Tensor:
     starts, columns, entries = x.crow_indices(), x.col_indices(), x.values()
-    counts = starts.diff()[places]
-    ends = torch.cumsum(counts, dim=0, dtype=starts.dtype)
-    first = starts[places] - (ends - counts)  # from where each row's entries come, less where they go
-    chosen = torch.arange(int(counts.sum()), device=x.device) + torch.repeat_interleave(first, counts)
+    ends = torch.cumsum(starts.diff()[places], dim=0, dtype=starts.dtype)
+    chosen = row_entries(starts, places)
     return csr_tensor(torch.cat([ends.new_zeros(1), ends]), columns[chosen], entries[chosen], (len(places), x.shape[1]))

@@ -187,6 +187,18 @@ with warnings.catch_warnings():  # here, since filters belong to all threads: to
     csr_tensor(torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0), (0, 0))
 
 
+def row_entries(starts: Tensor, rows: Tensor) -> Tensor:
+    """Where in a CSR matrix, whose rows begin at `starts`, the entries of these rows are, row by row.
+
+    >>> row_entries(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0])).tolist()
+    [2, 3, 4, 0, 1]
+    """
+    first, counts = starts[rows], starts[rows + 1] - starts[rows]
+    ends = torch.cumsum(counts, dim=0)
+    shift = torch.repeat_interleave(first - (ends - counts), counts)  # from where entries come, less where they go
+    return torch.arange(len(shift), device=starts.device) + shift
+
+
 def _same(a: Any, b: Any) -> bool:
     pairs = ((a.indptr, b.indptr), (a.indices, b.indices), (a.data, b.data))
     return a.shape == b.shape and all(np.array_equal(left, right) for left, right in pairs)

@@ -1,4 +1,4 @@
-"""How far every method reads: `score_new`, which trusts what it says of itself, gives what `score` gives."""
+"""How far every method reads: `score_new` and batches, which trust what it says of itself, give what `score` gives."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
     for method in (few_steps(name), Propagated(few_steps(name), steps=1)):
         detector = detector_of(method, data, task=task, model=model)
         before = detector.score(data)
+        torch.testing.assert_close(detector.score(data, batch_size=17), before, rtol=1e-5, atol=1e-5)
         for change in (with_other_features, with_other_edges):
             new, nodes = change(data, 24)
             touched, scores = detector.score_new(new, nodes)
@@ -91,6 +92,8 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
 def test_those_that_read_the_whole_graph_are_refused(name, make):
     data = path(40)
     detector = detector_of(make(METHODS[name]()), data).calibrate(data, mask=torch.arange(40) % 3 == 2)
+    with pytest.raises(InputError, match=r"'method' must have a receptive field .*use score\(data\).*$"):
+        detector.score(data, batch_size=7)
     for ask in (detector.score_new, lambda *given: detector.predict_new(*given, false_alarm=0.1)):
         with pytest.raises(InputError, match=r"'method' must have a receptive field .*use score\(data\).*$"):
             ask(data, [7])

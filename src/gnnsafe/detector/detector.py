@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from gnnsafe.batches import in_batches, predicted
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
 from gnnsafe.checks import check_mask, check_nodes
 from gnnsafe.detector.decisions import Decisions
@@ -21,8 +23,9 @@ from gnnsafe.errors import CalibrationWarning, InputError, require, require_whol
 from gnnsafe.explanation import Explanation, explanation
 from gnnsafe.graph import Graph, node_ids, node_mask, node_number
 from gnnsafe.methods import Method
+from gnnsafe.methods.base import base_scores_of
 from gnnsafe.models import MODELS, Model
-from gnnsafe.new_scores import NewDecisions, NewScores, Reach, new_scores
+from gnnsafe.new_scores import NewDecisions, NewScores, Parts, Reach, new_scores
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import max_softmax
 
@@ -47,6 +50,30 @@ class Detector(Scorer):
         flags = detector.predict(new_data, false_alarm=0.05)    # at most 5 % of ID nodes flagged
         gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.edge_index))
     """
+
+    def score(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Tensor:
+        """Float32, one per node, higher = more out-of-distribution.
+
+        With a `batch_size` the model never runs on the whole graph, but on the receptive field of so many nodes at a
+        time, with the same scores; only the propagation of scores is over the whole graph. Memory then grows with the
+        largest of these receptive fields, which are small where neighbours have numbers near each other.
+
+            scores = detector.score(large, batch_size=10_000, hops=2)  # a model with two message-passing layers
+
+        Args:
+            data: The graph.
+            batch_size: How many nodes are scored at a time; None: all.
+            hops: With a `batch_size`, the receptive field of a model that is none of gnnsafe.models; see `score_new`.
+
+        Returns:
+            A score for each node.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The graph is unlike the training graph; or, with a `batch_size`, the receptive field of model
+                or method is not known or larger than is said.
+        """
+        return self._scored(data, batch_size, hops)[0]
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
         """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
@@ -82,16 +109,23 @@ class Detector(Scorer):
         require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
         self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
 
-    def p_values(self, data: Graph, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
+    def p_values(
+        self,
+        data: Graph,
+        *,
+        seed: int | None = None,
+        tail: Tail = "exact",
+        batch_size: int | None = None,
+        hops: int | None = None,
+    ) -> Tensor:
         """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
 
         With a `seed` ties are broken at random; `tail="extrapolated"` goes on beyond all calibration nodes, on the
         assumption that `gnnsafe.calibration.extrapolated_p_values` states. `gnnsafe.calibration` says what the figures
-        promise.
+        promise. `batch_size` and `hops` are those of `score`.
         """
-        calibration, outputs = self.calibrated(), self.outputs(data)
-        classes = None if calibration.classes is None else outputs.logits.argmax(dim=1)
-        return calibration.p_values(self.method.score(outputs), classes, seed=seed, tail=tail)
+        calibration, (scores, classes) = self.calibrated(), self._scored(data, batch_size, hops)
+        return calibration.p_values(scores, None if calibration.classes is None else classes, seed=seed, tail=tail)
 
     def predict(
         self,
@@ -103,6 +137,8 @@ class Detector(Scorer):
         seed: int | None = None,
         tail: Tail = "exact",
         storey: bool = False,
+        batch_size: int | None = None,
+        hops: int | None = None,
     ) -> Tensor:
         """True = OOD: at most a share `false_alarm` of ID nodes is flagged, or of the flagged at most `fdr` is ID.
 
@@ -118,11 +154,13 @@ class Detector(Scorer):
             seed: Breaks ties of p-values at random.
             tail: "extrapolated" extends p-values beyond all calibration nodes, on an assumption; see `p_values`.
             storey: With `fdr`, estimate how many nodes are ID instead of counting all; see `gnnsafe.calibration`.
+            batch_size: How many nodes are scored at a time; see `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
             A boolean tensor, one entry per node.
         """
-        p = self.p_values(data, seed=seed, tail=tail)
+        p = self.p_values(data, seed=seed, tail=tail, batch_size=batch_size, hops=hops)
         return self.calibrated().decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
 
     def decide(
@@ -246,15 +284,12 @@ class Detector(Scorer):
     def _score_new(
         self, data: Graph, nodes: Tensor | Sequence[int], hops: int | None, touched: bool
     ) -> tuple[NewScores, Tensor]:
-        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        graph = self._checked(data)
-        given = check_nodes("nodes", nodes, graph.x.shape[0]).to(graph.x.device)
-        reach, trusted = self._reach(hops), self.classifier is None or (self.classifier.as_made and hops is None)
+        parts = self._parts(data, hops, self.method.reach(), self.method.score)
+        given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
         if not given.any():
             scores = torch.empty(0, device=given.device)
             return NewScores(scores.long(), scores), scores.unsqueeze(1)
-        read = () if self.classifier is None else self.classifier.read(graph)
-        return new_scores(self.method, self._outputs, graph, given, reach, touched=touched, read=read, trusted=trusted)
+        return new_scores(parts, given, touched=touched)
 
     def diagnose(
         self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
@@ -291,8 +326,27 @@ class Detector(Scorer):
         """
         save(self, Path(folder))
 
-    def _reach(self, hops: int | None) -> Reach:
-        own = self.method.reach()
+    def _scored(self, data: Graph, batch_size: int | None, hops: int | None) -> tuple[Tensor, Tensor]:
+        """The scores, and the predicted class of each node: from one forward, or in batches."""
+        if batch_size is None:
+            require(hops is None, "hops", "be left out where there is no batch_size", hops)
+            outputs = self.outputs(data)
+            return self.method.score(outputs), predicted(outputs.logits)
+        require_whole("batch_size", batch_size, 1)
+        parts = self._parts(data, hops, self.method.base_reach, partial(base_scores_of, self.method))
+        scores, classes = in_batches(parts, batch_size)
+        return self.method.propagation(scores, parts.graph.edges), classes
+
+    def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+        graph = self._checked(data)
+        trusted = self.classifier is None or (self.classifier.as_made and hops is None)
+        read = () if self.classifier is None else self.classifier.read(graph)
+        return Parts(self.method, self._outputs, graph, self._reach(reach, hops), read, trusted, score)
+
+    def _reach(self, own: int | None, hops: int | None) -> Reach:
+        """The receptive fields of the method's scores, as it says itself, and of the model."""
+        require_whole("base_reach", own or 0, 0)
         if own is None:
             raise InputError(
                 f"'method' must have a receptive field of so many hops (got {self.method!r}, which says none); use "

@@ -128,10 +128,6 @@ class Scorer:
         shared = getattr(data, "x", None) is graph.x and getattr(data, "edge_index", None) is graph.edge_index
         return bare and shared and KnownNodes.unchanged(graph)
 
-    def score(self, data: Graph) -> Tensor:
-        """Float32, one per node, higher = more out-of-distribution."""
-        return self.method.score(self.outputs(data))
-
     def _graph(self, data: Any) -> PreparedGraph:
         if self.node_type is not None:
             data = node_type_graph(data, self.node_type, self.edge_types)

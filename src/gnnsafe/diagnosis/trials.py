@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor
 
 from gnnsafe.datasets import shifts
@@ -20,10 +16,10 @@ from gnnsafe.graph import Data, changed, node_labels, node_mask
 from gnnsafe.metrics import detection
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import check_graph
+from gnnsafe.progress import progress
 
-__all__ = ["NEW_CLASSES", "SHIFTS", "Ask", "Figures", "planted", "progress", "ready", "tried"]
+__all__ = ["NEW_CLASSES", "SHIFTS", "Ask", "Figures", "planted", "ready", "tried"]
 
-PATIENCE = 2.0  # seconds before progress is shown
 NEW_CLASSES = "new classes"
 
 Ask = Callable[[Data], Outputs]
@@ -150,21 +146,3 @@ def _figures(make: Callable[[], Trial], clean: dict[str, Tensor], data: Data) ->
 def _auroc(scores: Tensor, clean: Tensor, trial: Trial, data: Data) -> float:
     inside = clean[data.test_mask] if trial.inside is None else scores[trial.inside]
     return detection(inside, scores[trial.outside]).auroc
-
-
-@contextmanager
-def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """A call for every step done; a bar on a terminal, once the work has taken a while."""
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task, start = bar.add_task(title, total=total), time.monotonic()
-
-    def advance() -> None:
-        bar.advance(task)
-        if time.monotonic() - start > PATIENCE:
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        bar.stop()

@@ -1,0 +1,121 @@
+"""Scores in batches of a graph of 1e6 nodes: memory, time, and that they are the same; `python -m benchmarks.batches`.
+
+Two-layer models of PyG; each measurement in a process of its own. Writes batches.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+warnings.simplefilter("ignore")  # PyG's own, while it is imported
+
+import torch  # noqa: E402
+from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.nn.models import GCN, GraphSAGE  # noqa: E402
+
+import gnnsafe  # noqa: E402
+from benchmarks.memory import used  # noqa: E402
+
+OUT = Path(__file__).with_name("batches.md")
+MODELS = {"GCN": GCN, "GraphSAGE": GraphSAGE}
+NODES, DEGREE, FEATURES, HIDDEN, CLASSES, FITTED, APART = 10**6, 15, 64, 64, 10, 10**4, 500
+SIZES = (None, 50_000, 10_000)
+THREADS = 2
+
+INTRODUCTION = (
+    f"A graph of {NODES:,} nodes with {DEGREE} edges each and {FEATURES} features, models of PyG with two layers of",
+    f"{HIDDEN}, the method GNNSafe (K = 2), {THREADS} threads. Edges *nearby* join nodes whose numbers are at most",
+    f"{APART} apart, as in graphs that are numbered by community or time. Memory is the peak beyond the graph",
+    "itself; *largest part* is the share of the nodes that the model saw at once.",
+    "",
+    "Exact scores need the whole receptive field of a batch: where edges lead *anywhere* at random, two hops from",
+    "10,000 nodes are the whole graph, and batches save nothing.",
+)
+HEAD = "| model | edges | batch size | largest part | peak memory | time | largest difference |"
+
+
+def graph(nodes: int, *, local: bool) -> Data:
+    """Edges to nodes nearby, or to any; features that tell the classes apart a little."""
+    draw = torch.Generator().manual_seed(0)
+    target = torch.arange(nodes).repeat_interleave(DEGREE)
+    offset = torch.randint(-APART, APART + 1, (len(target),), generator=draw)
+    source = (target + offset) % nodes if local else torch.randint(nodes, (len(target),), generator=draw)
+    y = torch.randint(CLASSES, (nodes,), generator=draw)
+    x = torch.randn(nodes, FEATURES, generator=draw)
+    x[torch.arange(nodes), y] += 2
+    return Data(x=x, edge_index=torch.stack([source, target]), y=y, train_mask=torch.arange(nodes) % 2 == 0)
+
+
+def measured(name: str, batch_size: int | None, path: Path, *, nodes: int, local: bool) -> dict[str, float]:
+    """Peak memory beyond the graph and seconds of one call; the scores go to a file."""
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    model = MODELS[name](FEATURES, HIDDEN, num_layers=2, out_channels=CLASSES)
+    detector = gnnsafe.Detector(model).fit(graph(FITTED, local=local))
+    data, seen = graph(nodes, local=local), []
+    del data.y, data.train_mask
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak so far is forgotten
+    before, start = used(), perf_counter()
+    options: dict[str, Any] = {} if batch_size is None else {"batch_size": batch_size, "hops": 2}
+    scores = detector.score(data, **options)
+    seconds = perf_counter() - start
+    torch.save(scores, path)
+    return {"gigabytes": (used("VmHWM") - before) / 1e9, "seconds": seconds, "share": max(seen) / nodes}
+
+
+def child(name: str, batch_size: int | None, path: Path, *, nodes: int, local: bool) -> dict[str, float]:
+    """The same in a process of its own."""
+    given = ["--child", name, str(batch_size or 0), str(path), "--nodes", str(nodes), *(["--local"] if local else [])]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.batches", *given]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    result: dict[str, float] = json.loads(output.stdout.splitlines()[-1])
+    return result
+
+
+def lines(name: str, sizes: tuple[int | None, ...], *, nodes: int, local: bool) -> list[str]:
+    """The rows of the table for one model, each held against the scores of one forward."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for size in sizes:
+            path = Path(folder) / f"{size}.pt"
+            found = child(name, size, path, nodes=nodes, local=local)
+            scores, whole = torch.load(path), torch.load(Path(folder) / "None.pt")
+            torch.testing.assert_close(scores, whole, rtol=1e-5, atol=1e-5)
+            gap = float((scores - whole).abs().max())
+            edges = "nearby" if local else "anywhere"
+            batch = "whole graph" if size is None else f"{size:,}"
+            sizes_found = f"{found['share']:.1%} | {found['gigabytes']:.2f} GB | {found['seconds']:.1f} s"
+            rows.append(f"| {name} | {edges} | {batch} | {sizes_found} | {gap:.1e} |")
+            print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Run all, or one measurement in this process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--child", nargs=3)
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--local", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.child is not None:
+        name, size, path = arguments.child
+        found = measured(name, int(size) or None, Path(path), nodes=arguments.nodes, local=arguments.local)
+        print(json.dumps(found))
+        return
+    table = [row for name in MODELS for row in lines(name, SIZES, nodes=arguments.nodes, local=True)]
+    table += lines("GraphSAGE", (None, 10_000), nodes=arguments.nodes, local=False)
+    text = ["# Scores in batches", "", *INTRODUCTION, "", HEAD, "|---" * 7 + "|", *table, ""]
+    OUT.write_text("\n".join(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""How far work that takes a while has come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+
+__all__ = ["progress"]
+
+PATIENCE = 2.0  # seconds before it is shown
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """A call for every step done; a bar on a terminal, once the work has taken a while."""
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    task, start = bar.add_task(title, total=total), time.monotonic()
+
+    def advance() -> None:
+        bar.advance(task)
+        if time.monotonic() - start > PATIENCE:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        bar.stop()

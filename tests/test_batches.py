@@ -1,0 +1,121 @@
+"""Scores in batches are those of one forward, and the model sees no more than a batch's receptive field."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv, GraphNorm, SAGEConv
+
+from gnnsafe import Detector, prepare
+from gnnsafe.edges import Edges
+from gnnsafe.errors import InputError
+from gnnsafe.methods import GEBM, DiffusedKNN, Energy, Propagated
+from gnnsafe.models import GCN
+from gnnsafe.regions import receptive_field
+from gnnsafe.scaling import FeatureScaling
+
+
+class Theirs(nn.Module):
+    """Two layers of somebody's own; `seen` is the largest graph that it was asked about."""
+
+    def __init__(self, layer: type[nn.Module] = GCNConv, norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.hidden, self.head, self.norm, self.seen = layer(8, 16), layer(16, 3), norm or nn.Identity(), 0
+
+    def forward(self, x, edge_index):
+        self.seen = max(self.seen, len(x))
+        return self.head(self.norm(self.hidden(x, edge_index)).relu(), edge_index)
+
+
+@pytest.fixture
+def chain() -> Data:
+    """A path that is walked both ways, with some directed edges, loops and repeated ones of nodes near each other."""
+    node, draw = torch.arange(200), torch.Generator().manual_seed(0)
+    near = torch.randint(0, 195, (60,), generator=draw)
+    more = torch.stack([near, near + torch.randint(0, 5, (60,), generator=draw)])
+    edge_index = torch.cat([torch.stack([node[:-1], node[1:]]), torch.stack([node[1:], node[:-1]]), more, more], dim=1)
+    order = torch.randperm(edge_index.shape[1], generator=draw)
+    x, y = torch.randn(200, 8, generator=draw), node % 3
+    masks = {"train_mask": node % 4 == 0, "val_mask": node % 4 == 1}
+    return Data(x=x, edge_index=edge_index[:, order], y=y, **masks)
+
+
+def detector_of(model: nn.Module, data: Data, method=None, **options) -> Detector:
+    return Detector(model, method, **options).fit(data).calibrate(data)
+
+
+@pytest.mark.parametrize("batch_size", [9, 64, 1000])
+@pytest.mark.parametrize("layer", [GCNConv, SAGEConv])
+def test_scores_p_values_and_flags_are_those_of_one_forward(chain, layer, batch_size):
+    torch.manual_seed(0)
+    detector = detector_of(Theirs(layer), chain)
+    options = {"batch_size": batch_size, "hops": 2}
+    for data in (chain, prepare(chain)):
+        torch.testing.assert_close(detector.score(data, **options), detector.score(data), rtol=1e-5, atol=1e-6)
+    new = Data(x=1.5 * chain.x, edge_index=chain.edge_index)  # whose scores no calibration node has
+    flags = detector.predict(new, false_alarm=0.1, **options)
+    assert torch.equal(flags, detector.predict(new, false_alarm=0.1))
+    detector.calibrate(chain, by_class=True)
+    assert torch.equal(detector.p_values(new, **options), detector.p_values(new))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_scaled_and_sparse_features_and_no_model(chain):
+    torch.manual_seed(0)
+    scaling = FeatureScaling.fitted(chain.x, chain.train_mask, "standard")
+    words = chain.clone()
+    words.x = chain.x.clamp(min=0.5).sub(0.5).to_sparse_csr()
+    for data, options in ((chain, {"scaling": scaling}), (words, {})):
+        detector = detector_of(GCN(8, 16, 3), data, **options)
+        torch.testing.assert_close(detector.score(data, batch_size=30), detector.score(data), rtol=1e-5, atol=1e-6)
+    detector = Detector(None, "degree").fit(chain)
+    assert torch.equal(detector.score(chain, batch_size=30), detector.score(chain))
+
+
+def test_the_model_sees_the_receptive_field_of_a_batch_and_not_that_of_propagation():
+    node = torch.arange(300)
+    path = Data(x=torch.randn(300, 8), edge_index=torch.stack([node[:-1], node[1:]]), y=node % 3, train_mask=node < 90)
+    model = Theirs()
+    detector = Detector(model, Propagated(Energy(), steps=20)).fit(path)
+    model.seen = 0
+    detector.score(path, batch_size=50, hops=2)
+    assert model.seen == 53  # two hops, and one more that counts in a degree
+
+
+@pytest.mark.parametrize("method", ["gnnsafe", DiffusedKNN(diffusion=1), GEBM()])
+def test_a_receptive_field_that_is_larger_is_refused(chain, method):
+    norm = detector_of(Theirs(norm=GraphNorm(16)), chain, method, embedding="hidden")
+    short = detector_of(Theirs(), chain, method, embedding="hidden")
+    for detector, hops in ((norm, 2), (short, 1)):
+        with pytest.raises(InputError, match=r"'hops' must be as far as the model's receptive field \(got"):
+            detector.score(chain, batch_size=20, hops=hops)
+    assert len(norm.score(chain, batch_size=200, hops=2)) == 200  # the whole graph at once: right whatever hops are
+
+
+def test_what_cannot_be_scored_in_batches_is_said_in_a_line(chain):
+    ours, theirs = Detector(GCN(8, 16, 3), "grasp").fit(chain), detector_of(Theirs(), chain)
+    for call, message in (
+        (lambda: ours.score(chain, batch_size=9), r"'method' must have a receptive field of so many hops \(got GRASP"),
+        (lambda: theirs.score(chain, batch_size=9), r"'hops' must be given for Theirs"),
+        (lambda: theirs.score(chain, hops=2), r"'hops' must be left out where there is no batch_size \(got 2\)"),
+        (lambda: theirs.score(chain, batch_size=0, hops=2), r"'batch_size' must be"),
+        (lambda: theirs.score(chain, batch_size=2.5, hops=2), r"'batch_size' must be"),
+    ):
+        with pytest.raises(InputError, match=message) as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("reused", [True, False])
+def test_incoming_edges_are_found_with_and_without_sorting(directed, reused):
+    edges = Edges(directed.edge_index, 5, reused=reused)
+    for node in range(5):
+        expected = (directed.edge_index[1] == node).nonzero().flatten()
+        assert torch.equal(edges.into(torch.arange(5) == node), expected)
+    assert edges.into(torch.zeros(5, dtype=torch.bool)).tolist() == []
+    assert sorted(edges.into(torch.ones(5, dtype=torch.bool)).tolist()) == list(range(7))
+    path = Edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4, reused=reused)
+    for hops, expected in enumerate(([3], [2, 3], [1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3])):
+        assert receptive_field(path, torch.arange(4) == 3, hops).nonzero().flatten().tolist() == expected
