@@ -159,6 +159,21 @@ def test_a_prepared_graph(blocks, device):
         detector.score(graph)
 
 
+def test_labels_and_masks_may_have_stayed_behind(blocks, exposure, device):
+    """Who moves features and edges alone has moved what is large."""
+    data, outside = copy.copy(blocks), copy.copy(exposure)
+    for graph in (data, outside):
+        graph.x, graph.edge_index = graph.x.to(device), graph.edge_index.to(device)
+    there, model = moved(blocks, device), model_for(blocks).to(device)
+    history = train(model, data, exposure=outside, objective=OBJECTIVES["outlier-exposure"](), epochs=2)
+    again = train(model, there, exposure=moved(exposure, device), objective=OBJECTIVES["outlier-exposure"](), epochs=2)
+    assert history.loss == again.loss
+    for name in ("gnnsafe", "mahalanobis", "react", "consensus", "grasp"):
+        ours = Detector(model, name).fit(data).calibrate(data, mask=blocks.test_mask)
+        expected = Detector(model, name).fit(there).calibrate(there, mask=there.test_mask)
+        assert_same(ours.p_values(data), expected.p_values(there).cpu(), device)
+
+
 def test_diagnosis(device):
     warnings.simplefilter("ignore")
     blocks = block_graph(60)

@@ -123,19 +123,19 @@ def node_number(graph: Graph, node: object, name: str = "node") -> int:
 
 
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
-    """The graph's labels, once they are known to be one class per node, or one row of zeros and ones (multilabel)."""
+    """The graph's labels on its device, once they are known to be one class per node, or a row of zeros and ones."""
     y: Any = getattr(graph, "y", None)
     require(y is not None, "y", "be given", "none", "set data.y, an int64 class per node")
     nodes = graph.x.shape[0]
     column = task == "multiclass" and isinstance(y, Tensor) and y.shape == (nodes, 1)  # as OGB has them
-    return check_labels("y", y.squeeze(1) if column else y, nodes, task)
+    return check_labels("y", y.squeeze(1) if column else y, nodes, task).to(graph.edge_index.device)
 
 
 def node_mask(graph: Graph, name: str) -> Tensor:
-    """The graph's mask of that name, once it is known to be a mask with a node in it."""
+    """The graph's mask of that name on its device, once it is known to be a mask with a node in it."""
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
-    return check_mask(name, mask, graph.x.shape[0])
+    return check_mask(name, mask, graph.x.shape[0]).to(graph.edge_index.device)
 
 
 def masked(values: Tensor, graph: Graph, name: str) -> Tensor:

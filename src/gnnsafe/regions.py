@@ -159,6 +159,7 @@ def rows(values: Any, places: Tensor) -> Any:
     if isinstance(values, Tensor) and values.is_meta:
         return values[: len(places)]
     if isinstance(values, Tensor):
+        places = places.to(values.device)
         return values[places] if values.layout == torch.strided else _csr_rows(values, places)
     if isinstance(values, np.ndarray):
         return values[places.cpu().numpy()]
