@@ -76,7 +76,7 @@ class _Product(torch.autograd.Function):
 
 
 class Sparse(Matrix):
-    """A matrix on the CPU, from scipy's.
+    """A matrix on the CPU, from scipy's or a CSR tensor.
 
     >>> matrix = Sparse(sp.csr_array(np.array([[0.0, 2.0], [0.0, 0.0]])))
     >>> (matrix @ torch.tensor([1.0, 10.0], dtype=torch.float64)).tolist()
@@ -86,7 +86,7 @@ class Sparse(Matrix):
     """
 
     def __init__(self, matrix: Any) -> None:
-        self.csr = torch_csr(sp.csr_array(matrix))
+        self.csr = matrix if isinstance(matrix, Tensor) else torch_csr(sp.csr_array(matrix))
         self.shape = (self.csr.shape[0], self.csr.shape[1])
         self.parts = csr_parts(self.csr)  # each of which torch makes anew whenever it is asked for it
 
@@ -151,7 +151,7 @@ def matrix(starts: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, i
     if entries.device.type != "cpu":
         rows = torch.arange(shape[0], device=starts.device).repeat_interleave(starts.diff())
         return Gathered(rows, columns, entries, shape)
-    return Sparse(scipy_csr(csr_tensor(starts, columns, full_precision(entries), shape)))
+    return Sparse(csr_tensor(starts, columns, full_precision(entries), shape))
 
 
 def csr_parts(csr: Tensor) -> tuple[Tensor, Tensor, Tensor]:
