@@ -57,6 +57,9 @@ def test_scores_p_values_and_flags_are_those_of_one_forward(chain, layer, batch_
     new = Data(x=1.5 * chain.x, edge_index=chain.edge_index)  # whose scores no calibration node has
     flags = detector.predict(new, false_alarm=0.1, **options)
     assert torch.equal(flags, detector.predict(new, false_alarm=0.1))
+    decided, whole = detector.decide(new, false_alarm=0.1, **options), detector.decide(new, false_alarm=0.1)
+    assert torch.equal(decided.predicted, whole.predicted)
+    torch.testing.assert_close(decided.probabilities, whole.probabilities)
     detector.calibrate(chain, by_class=True)
     assert torch.equal(detector.p_values(new, **options), detector.p_values(new))
 

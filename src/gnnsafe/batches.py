@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from gnnsafe.new_scores import Parts
+from gnnsafe.outputs import Outputs
 from gnnsafe.progress import progress
+from gnnsafe.scores import max_softmax
 
-__all__ = ["in_batches", "predicted"]
+__all__ = ["Answers", "in_batches"]
 
 
-def in_batches(parts: Parts, batch_size: int) -> tuple[Tensor, Tensor]:
-    """The scores of all nodes, and the class that is predicted for each (0 where there is no model).
+class Answers(NamedTuple):
+    """One entry per node: its score, and where the model is a multiclass one, the class that it predicts."""
+
+    scores: Tensor
+    predicted: Tensor | None
+    probabilities: Tensor | None
+    """Of the predicted class."""
+
+    @classmethod
+    def of(cls, scores: Tensor, outputs: Outputs) -> Answers:
+        """The scores, and what the logits say."""
+        if outputs.classifier is None or outputs.task != "multiclass":
+            return cls(scores, None, None)
+        return cls(scores, outputs.logits.argmax(dim=1), -max_softmax(outputs.logits))
+
+    def at(self, mask: Tensor) -> Answers:
+        """Those about the nodes in a mask."""
+        return Answers(*(None if values is None else values[mask] for values in self))  # type: ignore[arg-type]
+
+
+def in_batches(parts: Parts, batch_size: int) -> Answers:
+    """What is to be said about every node of the graph.
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
     are small. The receptive field's size is checked on the first batch whose part is not the whole graph.
     """
-    graph, checked = parts.graph, False
+    graph = parts.graph
     graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
-    nodes = torch.arange(graph.num_nodes, device=graph.device)
-    scores, classes = torch.empty(len(nodes), device=graph.device), torch.empty_like(nodes)
-    starts = range(0, len(nodes), batch_size)
+    starts, found, checked = range(0, graph.num_nodes, batch_size), [], False
     with progress("Scoring", len(starts)) as advance:
         for start in starts:
-            batch = slice(start, start + batch_size)
-            part = parts.scored((nodes >= start) & (nodes < start + batch_size), touched=False)
-            if not checked and not parts.whole(part):
-                parts.check(part)
-                checked = True
-            scores[batch] = part.scores[part.region.where]
-            classes[batch] = predicted(part.outputs.logits[part.region.where])
+            nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+            nodes[start : start + batch_size] = True
+            answers, whole = _answers(parts, nodes, checked=checked)
+            found.append(answers)
+            checked = checked or not whole
             advance()
-    return scores, classes
+    return Answers(*(None if values[0] is None else torch.cat(values) for values in zip(*found, strict=True)))  # type: ignore[arg-type]
 
 
-def predicted(logits: Tensor) -> Tensor:
-    """The class with the largest logit, int64; 0 where there is no model, and so no class."""
-    return logits.argmax(dim=1) if logits.shape[1] else logits.new_zeros(len(logits), dtype=torch.int64)
+def _answers(parts: Parts, nodes: Tensor, *, checked: bool) -> tuple[Answers, bool]:
+    """Those about the nodes in a mask, and whether they were made from the whole graph."""
+    part = parts.scored(nodes, touched=False)
+    whole = parts.whole(part)
+    if not (checked or whole):
+        parts.check(part)
+    return Answers.of(part.scores, part.outputs).at(part.region.where), whole

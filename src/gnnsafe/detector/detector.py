@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gnnsafe.batches import in_batches, predicted
+from gnnsafe.batches import Answers, in_batches
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
 from gnnsafe.checks import check_mask, check_nodes
 from gnnsafe.detector.decisions import Decisions
@@ -27,7 +27,7 @@ from gnnsafe.methods.base import base_scores_of
 from gnnsafe.models import MODELS, Model
 from gnnsafe.new_scores import NewDecisions, NewScores, Parts, Reach, new_scores
 from gnnsafe.outputs import Outputs
-from gnnsafe.scores import max_softmax
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["Detector"]
 
@@ -73,7 +73,9 @@ class Detector(Scorer):
             InputError: The graph is unlike the training graph; or, with a `batch_size`, the receptive field of model
                 or method is not known or larger than is said.
         """
-        return self._scored(data, batch_size, hops)[0]
+        if batch_size is None and hops is None:
+            return self.method.score(self.outputs(data))
+        return self._answers(data, batch_size, hops)[1].scores
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
         """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
@@ -124,8 +126,9 @@ class Detector(Scorer):
         assumption that `gnnsafe.calibration.extrapolated_p_values` states. `gnnsafe.calibration` says what the figures
         promise. `batch_size` and `hops` are those of `score`.
         """
-        calibration, (scores, classes) = self.calibrated(), self._scored(data, batch_size, hops)
-        return calibration.p_values(scores, None if calibration.classes is None else classes, seed=seed, tail=tail)
+        calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
+        classes = None if calibration.classes is None else answers.predicted
+        return calibration.p_values(answers.scores, classes, seed=seed, tail=tail)
 
     def predict(
         self,
@@ -173,6 +176,8 @@ class Detector(Scorer):
         seed: int | None = None,
         tail: Tail = "exact",
         storey: bool = False,
+        batch_size: int | None = None,
+        hops: int | None = None,
     ) -> Decisions:
         """All about every node from one forward: score, p-value, flag, predicted class and its probability.
 
@@ -187,6 +192,8 @@ class Detector(Scorer):
             seed: Breaks ties of p-values at random.
             tail: "extrapolated" extends p-values beyond all calibration nodes, on an assumption; see `p_values`.
             storey: With `fdr`, estimate how many nodes are ID instead of counting all; see `gnnsafe.calibration`.
+            batch_size: How many nodes are scored at a time; see `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
             Tensors with one entry per node; `.to_arrow()` and `.to_pandas()` are the table that `gnnsafe score` writes.
@@ -195,18 +202,16 @@ class Detector(Scorer):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
-        calibration, outputs = self.calibrated(), self.outputs(data)
-        scores = self.method.score(outputs)
-        classified = self.classifier is not None and self.task == "multiclass"
-        predicted = outputs.logits.argmax(dim=1) if classified else None
-        p = calibration.p_values(scores, None if calibration.classes is None else predicted, seed=seed, tail=tail)
+        calibration, (graph, answers) = self.calibrated(), self._answers(data, batch_size, hops)
+        classes = None if calibration.classes is None else answers.predicted
+        p = calibration.p_values(answers.scores, classes, seed=seed, tail=tail)
         return Decisions(
-            node_ids(outputs.graph) or range(len(scores)),
-            scores,
+            node_ids(graph) or range(graph.num_nodes),
+            answers.scores,
             p,
             calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey),
-            predicted,
-            -max_softmax(outputs.logits) if classified else None,
+            answers.predicted,
+            answers.probabilities,
             self.class_names_,
         )
 
@@ -326,16 +331,16 @@ class Detector(Scorer):
         """
         save(self, Path(folder))
 
-    def _scored(self, data: Graph, batch_size: int | None, hops: int | None) -> tuple[Tensor, Tensor]:
-        """The scores, and the predicted class of each node: from one forward, or in batches."""
+    def _answers(self, data: Graph, batch_size: int | None, hops: int | None) -> tuple[PreparedGraph, Answers]:
+        """The graph, and what is to be said about its nodes: from one forward, or in batches."""
         if batch_size is None:
             require(hops is None, "hops", "be left out where there is no batch_size", hops)
             outputs = self.outputs(data)
-            return self.method.score(outputs), predicted(outputs.logits)
+            return outputs.graph, Answers.of(self.method.score(outputs), outputs)
         require_whole("batch_size", batch_size, 1)
         parts = self._parts(data, hops, self.method.base_reach, partial(base_scores_of, self.method))
-        scores, classes = in_batches(parts, batch_size)
-        return self.method.propagation(scores, parts.graph.edges), classes
+        base = in_batches(parts, batch_size)
+        return parts.graph, base._replace(scores=self.method.propagation(base.scores, parts.graph.edges))
 
     def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
