@@ -194,7 +194,7 @@ def test_its_first_line_says_what_it_is(name):
 
 def test_those_that_need_no_model():
     trivial = {name for name, method in METHODS.items() if method.kind == "trivial"}
-    assert trivial == {"mean-cosine", "feature-norm", "nonzero-features", "degree"}
+    assert trivial == {"mean-cosine", "centred-cosine", "feature-norm", "nonzero-features", "degree"}
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])

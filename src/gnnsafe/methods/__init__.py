@@ -10,6 +10,7 @@ from gnnsafe.arguments import check_configuration
 from gnnsafe.errors import require, require_known
 from gnnsafe.methods.agreement import Agreement
 from gnnsafe.methods.base import Method
+from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.consensus import Consensus
 from gnnsafe.methods.degree import Degree
 from gnnsafe.methods.diffused_knn import DiffusedKNN
@@ -31,8 +32,10 @@ from gnnsafe.methods.mean_cosine import MeanCosine
 from gnnsafe.methods.msp import MSP
 from gnnsafe.methods.nonzero_features import NonzeroFeatures
 from gnnsafe.methods.odin import ODIN
+from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.react import ReAct
+from gnnsafe.methods.two_scale import TwoScale
 from gnnsafe.methods.vim import ViM
 from gnnsafe.registry import Registry
 
@@ -47,6 +50,7 @@ __all__ = [
     "MSP",
     "ODIN",
     "Agreement",
+    "CentredCosine",
     "Consensus",
     "Degree",
     "DiffusedKNN",
@@ -61,8 +65,10 @@ __all__ = [
     "MeanCosine",
     "Method",
     "NonzeroFeatures",
+    "OutOfPlace",
     "Propagated",
     "ReAct",
+    "TwoScale",
     "ViM",
     "own_method",
 ]
@@ -84,11 +90,14 @@ _OWN: dict[str, type[Method]] = {
     "dirichlet-energy": DirichletEnergy,
     "agreement": Agreement,
     "edge-disagreement": EdgeDisagreement,
+    "out-of-place": OutOfPlace,
     "diffused-knn": DiffusedKNN,
     "consensus": Consensus,
+    "two-scale": TwoScale,
     "grasp": GRASP,
     "gebm": GEBM,
     "mean-cosine": MeanCosine,
+    "centred-cosine": CentredCosine,
     "feature-norm": FeatureNorm,
     "nonzero-features": NonzeroFeatures,
     "degree": Degree,

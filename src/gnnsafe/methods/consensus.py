@@ -13,12 +13,11 @@ from gnnsafe.methods.agreement import Agreement
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.edge_disagreement import EdgeDisagreement
 from gnnsafe.methods.energy import Energy
+from gnnsafe.methods.evidence import rarity
 from gnnsafe.methods.knn import KNN
 from gnnsafe.outputs import Outputs
 
 __all__ = ["Consensus"]
-
-TOLERANCE = 1e-5
 
 
 def _each_of_its_kind() -> tuple[Method, ...]:
@@ -30,9 +29,7 @@ def _each_of_its_kind() -> tuple[Method, ...]:
 class Consensus(Method):
     """Several methods together: −Σ_m log p_m, p their conformal p-values among ID validation nodes (Fisher, 1925).
 
-    The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution. A method's
-    scores count as equal where they differ by less than 1e-5 or by less than 1e-5 of themselves, so that the rounding
-    of a forward, which depends on the order of the nodes, breaks no ties.
+    The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution.
     """
 
     methods: tuple[Method, ...] = field(default_factory=_each_of_its_kind)
@@ -70,8 +67,5 @@ class Consensus(Method):
         fits = calibration.dim() == 2 and len(calibration) == len(self.methods)
         rule = f"have a row for each of {len(self.methods)} methods"
         require(fits, "calibration_", rule, list(calibration.shape), "fit again")
-        scores = torch.stack([method.score(outputs) for method in self.methods])
-        count = calibration.shape[1]
-        below = torch.searchsorted(calibration, scores - TOLERANCE * (1 + scores.abs()))
-        at_least = count - below  # in each row, those not below the score
-        return -((1 + at_least) / (count + 1)).log().sum(dim=0).float()
+        pairs = zip(self.methods, calibration, strict=True)
+        return torch.stack([rarity(method.score(outputs), row) for method, row in pairs]).sum(dim=0).float()

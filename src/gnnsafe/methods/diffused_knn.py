@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from gnnsafe.errors import require_whole
@@ -15,29 +16,36 @@ from gnnsafe.propagation import Propagation, diffused
 
 __all__ = ["DiffusedKNN"]
 
+SEED = 0  # of the training nodes that are kept where there are too many
+
 
 @dataclass
 class DiffusedKNN(Method):
     """Mean distance to the k nearest training embeddings after s steps h ← ½h + ½D⁻¹Ah, propagated (ours).
 
     Diffusion makes an embedding speak for its surroundings, propagation the score: both help where OOD nodes stand
-    together. `diffusion=2, steps=0` suits OOD nodes among ID nodes better.
+    together. `diffusion=2, steps=0` suits OOD nodes among ID nodes better. With `bank` at most so many training nodes
+    are kept, drawn with a fixed seed: time and memory then no longer grow with their number.
     """
 
     diffusion: int = 8
     k: int = 10
     steps: int = 16
+    bank: int | None = None
     bank_: Tensor = fitted()
 
     def __post_init__(self) -> None:
         require_whole("diffusion", self.diffusion, 0)
         require_whole("k", self.k, 1)
         require_whole("steps", self.steps, 0)
+        if self.bank is not None:
+            require_whole("bank", self.bank, 1)
 
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> DiffusedKNN:
         """Keep the training nodes' diffused embeddings."""
         super().fit(outputs, y, mask)
-        self.bank_ = self._diffused(outputs)[mask]
+        bank = self._diffused(outputs)[mask]
+        self.bank_ = bank if self.bank is None or len(bank) <= self.bank else bank[_drawn(len(bank), self.bank)]
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
@@ -56,3 +64,7 @@ class DiffusedKNN(Method):
 
     def _diffused(self, outputs: Outputs) -> Tensor:
         return unit_rows(diffused(outputs.embeddings, outputs.graph.edges, steps=self.diffusion))
+
+
+def _drawn(count: int, size: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(SEED))[:size].sort().values

@@ -1,0 +1,39 @@
+"""Likeness of what a node's features have beyond the average to what its neighbours' have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from gnnsafe.methods.base import Kind, Method, fitted
+from gnnsafe.methods.likeness import mean_cosines, mean_row
+from gnnsafe.outputs import Outputs
+
+__all__ = ["CentredCosine"]
+
+
+@dataclass
+class CentredCosine(Method):
+    """Unlike its neighbours beside the average: −mean_j cos(x_i − μ, x_j − μ), no model (trivial).
+
+    μ is the mean of the training nodes' features: what all have in common makes nobody alike. A node that nobody
+    points to, or whose features are the average, is like nobody: its score is 0.
+    """
+
+    centre_: Tensor = fitted()
+
+    kind: ClassVar[Kind] = "trivial"
+
+    base_reach = 1
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> CentredCosine:
+        """Learn μ."""
+        super().fit(outputs, y, mask)
+        self.centre_ = mean_row(outputs.graph.x.detach(), mask)
+        return self
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
+        """−⟨c_i, mean_j c_j⟩, c = (x − μ) / ‖x − μ‖."""
+        return -mean_cosines(outputs, self.centre_)

@@ -1,0 +1,46 @@
+"""How unlike its neighbours a node is, taken by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import Tensor
+
+from gnnsafe.errors import require_known
+from gnnsafe.methods.base import Method
+from gnnsafe.methods.rows import unit_rows
+from gnnsafe.outputs import Outputs
+from gnnsafe.propagation import diffused
+from gnnsafe.scores import log_probabilities
+
+__all__ = ["OutOfPlace"]
+
+Place = Literal["prediction", "embedding"]
+
+
+@dataclass
+class OutOfPlace(Method):
+    """A node by itself, unlike its neighbours: −⟨f°_i, mean_j f_j⟩ over in-neighbours, f° without edges (ours).
+
+    f are probabilities or (`of="embedding"`) embeddings of unit length. The model is asked twice, once with every node
+    alone: a node that is led by its neighbours to what it would never say itself is out of place. One that nobody
+    points to has only itself to be like, −‖f_i‖².
+    """
+
+    of: Place = "prediction"
+
+    base_reach = 1
+
+    def __post_init__(self) -> None:
+        require_known("of", self.of, get_args(Place))
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
+        """−⟨f°_i, mean_j f_j⟩."""
+        heard = diffused(self._rows(outputs), outputs.graph.edges, steps=1, alpha=0.0)
+        return -(self._rows(outputs.without_edges) * heard).sum(dim=1).float()
+
+    def _rows(self, outputs: Outputs) -> Tensor:
+        if self.of == "embedding":
+            return unit_rows(outputs.embeddings)
+        return log_probabilities(outputs.logits, task=outputs.task).exp()
