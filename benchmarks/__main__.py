@@ -86,8 +86,9 @@ def page(rows: list[Row], peaks: dict[str, Any], lines: list[dict[str, float]], 
     """results.md."""
     plain, ours = peaks["plain"], peaks["ours"]
     growth = "\n".join(
-        f"| {line['edges']:.2g} | {number(1e3 * line['first'])} | {number(1e3 * line['propagation'])} | "
-        f"{number(line['memory'] / 1e6)} | {number(1e3 * line['training step']) if 'training step' in line else '–'} |"
+        f"| {line['edges']:.2g} | {number(1e3 * line['first'])} | {number(line['memory'] / 1e6)} | "
+        f"{number(1e3 * line['propagation'])} | "
+        f"{number(1e3 * line['training step']) if 'training step' in line else '–'} |"
         for line in lines
     )
     machine_line = f"memory {limits.bandwidth / 1e9:.0f} GB/s, {limits.flops / 1e9:.0f} GFLOP/s float32"
