@@ -14,6 +14,8 @@ from gnnsafe.hashing import CACHED
 
 __all__ = ["borrowed", "eager", "without_autocast"]
 
+UNCACHED = ("torch.nn.", "gnnsafe.models.")  # modules that keep no graph
+
 _lent: dict[int, tuple[int, int]] = {}  # by module: the thread that has it, and how many times over
 _returned = Condition()
 
@@ -99,9 +101,10 @@ def _uncached(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
+    others = [module for module in modules if not type(module).__module__.startswith(UNCACHED)]
     return {
         (module, name): value
-        for module in modules
+        for module in others
         for values in (vars(module), module._buffers)
         for name, value in values.items()
         if name.startswith(CACHED)

@@ -107,7 +107,10 @@ def takes(model: nn.Module, *arguments: object, **named: object) -> bool:
 
 def check_device(model: nn.Module, graph: Graph) -> None:
     """The graph is where the model is, or part of it."""
-    devices, here = {one.device for one in chain(model.parameters(), model.buffers())}, graph.x.device
+    here = graph.x.device
+    if next((one.device for one in model.parameters()), None) == here:
+        return
+    devices = {one.device for one in chain(model.parameters(), model.buffers())}
     if devices and here not in devices:
         there = min(map(str, devices))
         remedy = f"call data.to('{there}'), or model.to('{here}')"

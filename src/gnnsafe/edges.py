@@ -193,15 +193,15 @@ class Edges:
         starts, sources = self.by_target
         if isolated == "keep":
             starts, sources = _with_loops(starts, sources, starts.diff() == 0)
-        degree = starts.diff()
-        share = (1 / degree.clamp(min=1).double()).to(dtype)
-        return self._matrix(starts, sources, share.repeat_interleave(degree))
+        share = (1 / starts.diff().clamp(min=1).double()).to(dtype)
+        return self._matrix(starts, sources, share.index_select(0, _rows(starts, len(sources))))
 
     def _convolution(self, dtype: torch.dtype) -> Matrix:
         starts, sources = self._by_target_with_loops()
-        degree = starts.diff()
-        entries = degree.double().repeat_interleave(degree).mul_(degree.index_select(0, sources)).rsqrt_()
-        return self._matrix(starts, sources, entries.to(dtype))
+        degree = starts.diff().double()
+        ends = (_rows(starts, len(sources)), sources)
+        product = degree.index_select(0, ends[0]).mul_(degree.index_select(0, ends[1]))
+        return self._matrix(starts, sources, product.rsqrt_().to(dtype))
 
     def _sum(self, dtype: torch.dtype) -> Matrix:
         starts, sources = _with_loops(*self.by_target, torch.ones(self.num_nodes, dtype=torch.bool, device=self.device))
@@ -210,14 +210,14 @@ class Edges:
     def _attention(self, heads: int) -> Pattern:
         head = torch.arange(heads, device=self.device)
         starts, sources = self._by_target_with_loops()
-        ends = (sources, _rows(starts))
+        ends = (sources, _rows(starts, len(sources)))
         source, target = ((end.long().unsqueeze(1) * heads + head).flatten() for end in ends)
         return Pattern(target, source, self.num_nodes * heads)
 
     def _by_target_with_loops(self) -> tuple[Tensor, Tensor]:
         """The edges by target, with exactly one self-loop per node."""
         starts, sources = self.by_target
-        targets = _rows(starts)
+        targets = _rows(starts, len(sources))
         if bool((loops := sources == targets).any()):
             starts, sources = _starts(self._degrees(targets[~loops])).to(starts.dtype), sources[~loops]
         return _with_loops(starts, sources, torch.ones(self.num_nodes, dtype=torch.bool, device=self.device))
@@ -227,10 +227,10 @@ def _starts(sizes: Tensor) -> Tensor:
     return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
 
 
-def _rows(starts: Tensor) -> Tensor:
-    """The row of each entry of a CSR matrix."""
-    nodes = torch.arange(len(starts) - 1, dtype=starts.dtype, device=starts.device)
-    return nodes.repeat_interleave(starts.diff())
+def _rows(starts: Tensor, entries: int) -> Tensor:
+    """The row of each of so many entries of a CSR matrix: how many rows have ended before it."""
+    ended = starts.new_zeros(entries + 1).index_add_(0, starts[1:-1], torch.ones_like(starts[1:-1]))
+    return ended[:-1].cumsum(0, dtype=starts.dtype)
 
 
 def _with_loops(starts: Tensor, sources: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ training pass of the next have the same weights, hence the same stem.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -63,7 +63,8 @@ def staged(model: nn.Module) -> Staged:
     somebody's code gave the model another forward, or hooks that a forward would call.
     """
     hooked = "forward" in vars(model) or model._forward_hooks or model._forward_pre_hooks or model._backward_hooks
-    if not isinstance(model, Staged) or hooked:
+    if hooked or not all(hasattr(type(model), name) for name in STAGES):
         return Whole(model)
     forward, *stages = (next(cls for cls in type(model).__mro__ if name in vars(cls)) for name in ("forward", *STAGES))
-    return model if all(issubclass(stage, forward) for stage in stages) else Whole(model)
+    beside = all(issubclass(stage, forward) for stage in stages)
+    return cast(Staged, model) if beside else Whole(model)
