@@ -17,6 +17,7 @@ from gnnsafe.errors import TrainingError
 from gnnsafe.methods import MSP, Energy, GNNSafe, Propagated
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import GCN, MODELS
+from gnnsafe.prepared import prepare
 from gnnsafe.training.loop import History
 
 
@@ -116,9 +117,9 @@ def test_scores_are_of_test_nodes_and_of_the_nodes_that_count(toy):
     assert result.detection != other.detection
     model = GCN(8, 64, 3)
     train(model, toy.id, objective=CrossEntropy(), epochs=2, seed=3)
-    outputs = Outputs.of(model, toy.id)
+    outputs = Outputs.of(model, prepare(toy.id))
     inside = MSP().score(outputs)[toy.id.test_mask]
-    outside = MSP().score(Outputs.of(model, toy.exposure))[toy.exposure.mask]
+    outside = MSP().score(Outputs.of(model, prepare(toy.exposure)))[toy.exposure.mask]
     np.testing.assert_array_equal(result.id_scores, inside)
     np.testing.assert_array_equal(result.ood_scores, outside)
     assert result.detection == detection(inside, outside)
@@ -132,7 +133,7 @@ def test_planted_nodes_are_told_from_the_id_nodes_of_their_own_graph(blocks):
     (result,) = run(benchmark, [Recipe("MSP", CrossEntropy(), MSP())], epochs=2)
     model = GCN(8, 64, 3)
     train(model, blocks, objective=CrossEntropy(), epochs=2, seed=0)
-    scores = MSP().score(Outputs.of(model, planted))
+    scores = MSP().score(Outputs.of(model, prepare(planted)))
     np.testing.assert_array_equal(result.id_scores, scores[blocks.test_mask & ~planted.mask])
     np.testing.assert_array_equal(result.ood_scores, scores[planted.mask])
 
