@@ -73,7 +73,9 @@ def _planted(graph: Any, seed: int) -> Iterator[Setting]:
 
 
 def _nothing(graph: Any, seed: int) -> Setting:
-    kept = torch.rand(graph.edge_index.shape[1], generator=torch.Generator().manual_seed(seed)) > 0.01
+    pair = graph.edge_index.sort(dim=0).values  # both directions of an edge stay, or go
+    edge = (pair[0] * graph.num_nodes + pair[1]).unique(return_inverse=True)[1]
+    kept = (torch.rand(int(edge.max()) + 1, generator=torch.Generator().manual_seed(seed)) > 0.01)[edge]
     dropped = copy.copy(graph)
     dropped.edge_index = graph.edge_index[:, kept]
     return Setting("nothing", graph, graph.test_mask, dropped, graph.test_mask)

@@ -46,11 +46,12 @@ def planted() -> SimpleNamespace:
     x[outside, y[ID:]] = 0.0
     x[outside, (y[ID:] + 1) % 4] = 0.0
     within = torch.stack([torch.arange(ID), (torch.arange(ID) + 4) % ID])
+    heard = torch.stack([outside, outside % 20])  # by a few training nodes
     beyond = torch.cat([torch.stack([outside, outside.roll(hop)]) for hop in (1, 2, 7)], dim=1)
     node = torch.arange(NODES)
     return SimpleNamespace(
         x=x,
-        edge_index=torch.cat([within, beyond], dim=1),
+        edge_index=torch.cat([within, beyond, heard], dim=1),
         y=y,
         train_mask=node < 60,
         val_mask=(node >= 60) & (node < 90),
@@ -194,7 +195,7 @@ def test_its_first_line_says_what_it_is(name):
 
 def test_those_that_need_no_model():
     trivial = {name for name, method in METHODS.items() if method.kind == "trivial"}
-    assert trivial == {"mean-cosine", "centred-cosine", "feature-norm", "nonzero-features", "degree"}
+    assert trivial == {"mean-cosine", "centred-cosine", "feature-norm", "nonzero-features", "degree", "degree-balance"}
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])

@@ -26,7 +26,7 @@ from gnnsafe.methods import (
 from gnnsafe.models import GCN, MLP
 
 README = Path(__file__).parents[2] / "README.md"
-ANY = ("odin", "grasp", "two-scale")  # which read the whole graph
+ANY = ("odin", "grasp", "two-scale", "degree-balance")  # which read the whole graph
 NEITHER = [(name, "multilabel") for name in ("gkde", "gpn", "gebm")]  # which are for softmax alone
 TASKS = ("multiclass", "multilabel")
 CASES = [(name, task) for name in METHODS for task in TASKS if name not in ANY and (name, task) not in NEITHER]

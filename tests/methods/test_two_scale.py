@@ -15,8 +15,8 @@ from torch import nn
 import gnnsafe
 from gnnsafe import Detector, Outputs
 from gnnsafe.errors import InputError
-from gnnsafe.methods import MSP, CentredCosine, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
-from gnnsafe.methods.evidence import rarity, surroundings_weight
+from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
+from gnnsafe.methods.evidence import combined, excess, rarity, surroundings_weight, weights
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
@@ -90,14 +90,41 @@ def test_a_node_at_the_centre_is_like_nobody():
         assert cosines(features) == pytest.approx([0.0, 0.5, 0.0, 0.0], abs=1e-6)
 
 
-def test_the_weight_by_hand():
-    odd = torch.zeros(2, 10)
-    assert surroundings_weight(odd).item() == pytest.approx(0.5 + 1.5 / (1 + math.exp(8)))
-    odd[1, :4] = 9.0
-    assert surroundings_weight(odd).item() == pytest.approx(1.25)
-    odd[0] = 9.0
-    assert surroundings_weight(odd).item() == pytest.approx(0.5 + 1.5 / (1 + math.exp(-12)))
-    assert surroundings_weight(odd[:, :0]).item() == pytest.approx(0.5 + 1.5 / (1 + math.exp(8)))
+def test_weights_by_hand():
+    evidence = torch.zeros(3, 10)
+    evidence[1, :4] = 9.0
+    evidence[2, 0] = 9.0
+    q = excess(evidence, torch.ones(3, 10, dtype=torch.bool))
+    assert q.tolist() == pytest.approx([0.0, 0.3, 0.0])
+    assert weights(q).tolist() == pytest.approx([1 / 16, 1.0, 1 / 16])
+    assert surroundings_weight(q).item() == pytest.approx(1.125)
+    assert surroundings_weight(0 * q).item() == pytest.approx(0.25 + 1.75 / (1 + math.exp(6)))
+    assert excess(evidence, torch.zeros(3, 10, dtype=torch.bool)).tolist() == [0.0] * 3  # nobody counts
+
+
+def test_a_score_by_hand():
+    own, surroundings = torch.tensor([[3.0], [1.5]]).double(), torch.tensor([[2.0], [0.0]]).double()
+    q_own, q_surroundings = torch.tensor([0.0, 0.3]).double(), torch.tensor([0.0, 0.0]).double()
+    scale = math.sqrt(2 / (1 + 1 / 16**2))
+    expected = scale * (2 / 16 + 0.5) + 1.125 * (2 + 1.0 - 1.0)
+    assert combined(own, surroundings, q_own, q_surroundings).item() == pytest.approx(expected)
+
+
+def test_evidence_that_finds_nothing_hardly_counts():
+    found, noise = torch.zeros(400).double(), torch.rand(6, 400, generator=torch.Generator().manual_seed(0)).double()
+    found[:200] = 5.0
+    evidence = torch.cat([found[None], -noise.log()])
+    q = excess(evidence, torch.ones(7, 400, dtype=torch.bool))
+    score = combined(evidence, evidence[:1], q, q[:1])
+    plain = evidence.sum(dim=0)
+    assert [float((s[:200, None] > s[None, 200:]).double().mean()) for s in (score, plain)] == pytest.approx(
+        [1.0, 0.93], abs=0.02
+    )
+
+
+def test_degree_balance_by_hand():
+    outputs = Outputs(torch.empty(4, 0), SimpleNamespace(x=X, edge_index=EDGES))
+    assert DegreeBalance().score(outputs).tolist() == [1.0, -1.0, 0.0, 0.0]
 
 
 @pytest.fixture
@@ -109,28 +136,29 @@ def detector(blocks):
 
 
 def test_the_score_is_its_evidence_put_together(detector, blocks):
-    method, outputs = detector.method, detector.outputs(blocks)
-    evidence, weight = method.evidence(outputs), float(method.weight(outputs, method.evidence(outputs)))
-    own, surroundings = evidence[:4].sum(dim=0), evidence[5:].sum(dim=0)
-    torch.testing.assert_close(detector.score(blocks), (own + weight * surroundings).float())
-    assert weight == pytest.approx(0.5, abs=0.1)  # nothing is odd
+    outputs = detector.outputs(blocks)
+    evidence = detector.method.evidence(outputs)
+    heard = torch.bincount(blocks.edge_index[1], minlength=120) > 0
+    q = excess(evidence, heard.expand(len(evidence), -1))
+    torch.testing.assert_close(detector.score(blocks), combined(evidence[:6], evidence[6:], q[:6], q[6:]).float())
     energy = rarity(Energy().score(outputs), Energy().score(outputs)[blocks.val_mask])
     torch.testing.assert_close(evidence[4], energy)
-    held_out = evidence[:, blocks.val_mask].mean(dim=1)
+    assert (evidence[5] == 0).all()  # the graph is undirected
+    held_out = evidence[[0, 1, 2, 3, 4, 6, 7, 8]][:, blocks.val_mask].mean(dim=1)
     assert ((held_out > 0.8) & (held_out < 1.05)).all()  # 1 on average, less what n nodes leave out
 
 
-def test_a_graph_that_is_odd_as_a_whole_opens_the_gate(detector, blocks):
+def test_a_graph_that_is_odd_as_a_whole_scores_higher(detector, blocks):
     other = blocks.clone()
     other.x = other.x[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
-    outputs = detector.outputs(other)
-    assert detector.method.weight(outputs, detector.method.evidence(outputs)) > 1.9
+    inside, outside = detector.score(blocks)[blocks.test_mask], detector.score(other)
+    assert gnnsafe.metrics.detection(inside, outside).auroc > 0.95
 
 
 def test_a_node_that_nobody_points_to_has_no_neighbours_to_be_unlike(detector, blocks):
     alone = blocks.clone()
     alone.edge_index = alone.edge_index[:, alone.edge_index[1] != 7]
-    assert detector.method.evidence(detector.outputs(alone))[:4, 7].tolist() == [1.0] * 4
+    assert detector.method.evidence(detector.outputs(alone))[:4, 7].tolist() == [1.0] * 4  # but not of its energy
 
 
 def test_a_model_without_embeddings(blocks):
@@ -156,7 +184,7 @@ def test_a_saved_one_gives_the_same(detector, blocks, tmp_path):
 def test_other_methods_may_be_its_evidence(blocks, detector):
     method = TwoScale(own=(MSP(),), surroundings=(FeatureNorm(),))
     scored = Detector(detector.classifier.model, method).fit(blocks)
-    assert scored.method.evidence(scored.outputs(blocks)).shape == (3, 120)
+    assert scored.method.evidence(scored.outputs(blocks)).shape == (2, 120)
 
 
 @pytest.mark.parametrize("given", [(), MSP(), ("msp",)])

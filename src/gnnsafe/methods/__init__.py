@@ -13,6 +13,7 @@ from gnnsafe.methods.base import Method
 from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.consensus import Consensus
 from gnnsafe.methods.degree import Degree
+from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.dirichlet_energy import DirichletEnergy
 from gnnsafe.methods.edge_disagreement import EdgeDisagreement
@@ -53,6 +54,7 @@ __all__ = [
     "CentredCosine",
     "Consensus",
     "Degree",
+    "DegreeBalance",
     "DiffusedKNN",
     "DirichletEnergy",
     "EdgeDisagreement",
@@ -101,6 +103,7 @@ _OWN: dict[str, type[Method]] = {
     "feature-norm": FeatureNorm,
     "nonzero-features": NonzeroFeatures,
     "degree": Degree,
+    "degree-balance": DegreeBalance,
 }
 
 METHODS = Registry("method", Method, _OWN, check_configuration)

@@ -1,14 +1,17 @@
-"""Several scores on one scale, how rare each is among held-out ID nodes, and what they say together.
+"""Several scores on one scale, how rare each is among held-out ID nodes, and what they say together about a graph.
 
 E(s) = −log p(s), p the conformal p-value of a score among the calibration scores: 1 on average for an ID node, at most
-log(n + 1). Evidence of two kinds, of a node's own (a) and its surroundings (b), makes one score, ΣE(a) + w ΣE(b), by a
-weight that is read from the graph as a whole:
+log(n + 1). Evidence is of two kinds, of a node's own (a) and of its surroundings (b). The graph as a whole says how
+much each counts, by the share of its nodes that are rare:
 
-ρ = the largest share, over all own evidence, of the graph's nodes with neighbours that have E(a) > −log 0.1;
-w = ½ + 1½ · sigmoid((ρ − 0.4) / 0.05).
+q = max(0, share of nodes with E > −log 0.1, less 0.1), for each evidence: 0 where it says nothing about this graph;
+u = (0.02 + q) / (0.02 + the largest q of its kind), own ones scaled to Σ_a u_a² = how many there are;
+w = ¼ + 1¾ · sigmoid((the largest own q − 0.3) / 0.05);
 
-In an ID graph ρ is about 0.1. Where a few nodes are odd, what their surroundings say counts little (w = ½); where half
-of the graph is, it counts most (w = 2).
+score = Σ_a u_a (E_a − 1) + w · Σ_b (1 + u_b (E_b − 1)).
+
+So evidence that finds nothing in a graph adds little noise to what another finds there (u), and what the surroundings
+say counts little where a few nodes are odd (w = ¼) and most where half of the graph is (w = 2).
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from torch import Tensor
 
 from gnnsafe.calibration.p_values import conformal_p_values
 
-__all__ = ["RARE", "rarity", "surroundings_weight"]
+__all__ = ["combined", "excess", "rarity", "surroundings_weight", "weights"]
 
-RARE = -math.log(0.1)
+RARE = 0.1  # a p-value below which a node is rare
 TOLERANCE = 1e-5
-LEAST, MOST, MIDDLE, WIDTH = 0.5, 2.0, 0.4, 0.05
+FLOOR = 0.02  # what evidence without any excess counts for
+LEAST, MOST, MIDDLE, WIDTH = 0.25, 2.0, 0.3, 0.05  # of what surroundings count for
 
 
 def rarity(scores: Tensor, calibration: Tensor) -> Tensor:
@@ -40,11 +44,36 @@ def rarity(scores: Tensor, calibration: Tensor) -> Tensor:
     return -conformal_p_values(scores - TOLERANCE * (1 + scores.abs()), calibration.double()).log()
 
 
-def surroundings_weight(evidence: Tensor) -> Tensor:
-    """w of a graph from the own evidence E of its nodes with neighbours, [methods, nodes].
+def excess(evidence: Tensor, counted: Tensor) -> Tensor:
+    """q of each evidence: E [methods, nodes], and a mask of the nodes of which each says anything.
 
-    >>> surroundings_weight(torch.tensor([[0.0, 9.0, 0.0, 9.0, 0.0], [0.0, 0.0, 0.0, 0.0, 9.0]])).item()
-    1.25
+    >>> excess(torch.tensor([[0.0, 9.0, 9.0, 9.0]]), torch.tensor([[True, True, False, False]])).tolist()
+    [0.4]
     """
-    share = (evidence > RARE).double().mean(dim=1).amax() if evidence.numel() else evidence.new_zeros(())
-    return LEAST + (MOST - LEAST) * torch.sigmoid((share - MIDDLE) / WIDTH)
+    rare = ((evidence > -math.log(RARE)) & counted).sum(dim=1).double()
+    return (rare / counted.sum(dim=1).clamp(min=1) - RARE).clamp(min=0)
+
+
+def weights(excesses: Tensor) -> Tensor:
+    """u of evidence of one kind, not scaled: 1 for what finds most in the graph.
+
+    >>> weights(torch.tensor([0.08, 0.0])).tolist()
+    [1.0, 0.2...]
+    """
+    return (FLOOR + excesses) / (FLOOR + excesses.amax())
+
+
+def surroundings_weight(excesses: Tensor) -> Tensor:
+    """w, by the q of own evidence.
+
+    >>> surroundings_weight(torch.tensor([0.0, 0.3])).item()
+    1.125
+    """
+    return LEAST + (MOST - LEAST) * torch.sigmoid((excesses.amax() - MIDDLE) / WIDTH)
+
+
+def combined(own: Tensor, surroundings: Tensor, q_own: Tensor, q_surroundings: Tensor) -> Tensor:
+    """The score of every node from its evidence of both kinds, [methods, nodes], and their q."""
+    u, v, w = weights(q_own), weights(q_surroundings), surroundings_weight(q_own)
+    u = u * (len(u) / u.square().sum()).sqrt()
+    return u @ (own - 1) + w * (len(v) + v @ (surroundings - 1))

@@ -11,9 +11,10 @@ from gnnsafe.errors import require
 from gnnsafe.graph import node_mask
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.centred_cosine import CentredCosine
+from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
-from gnnsafe.methods.evidence import rarity, surroundings_weight
+from gnnsafe.methods.evidence import combined, excess, rarity
 from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
@@ -28,7 +29,8 @@ ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
 
 def _own() -> tuple[Method, ...]:
     """Is the node itself odd, among its neighbours?"""
-    return OutOfPlace(), CentredCosine(), OutOfPlace("embedding"), DiffusedKNN(2, steps=0, bank=BANK)
+    near = DiffusedKNN(2, steps=0, bank=BANK)
+    return OutOfPlace(), CentredCosine(), OutOfPlace("embedding"), near, Energy(), DegreeBalance()
 
 
 def _surroundings() -> tuple[Method, ...]:
@@ -38,22 +40,23 @@ def _surroundings() -> tuple[Method, ...]:
 
 @dataclass
 class TwoScale(Method):
-    """Own evidence and the surroundings': ΣE(a) + w ΣE(b), E = −log p, w by how much of the graph is odd (ours).
+    """Own evidence a and the surroundings' b: Σu E(a) + w Σv E(b), E = −log p, weights read from the graph (ours).
 
-    E(s) says how rare a score is among ID validation nodes; `gnnsafe.methods.evidence` has the formulae. Own evidence:
-    a prediction, features and an embedding unlike the neighbours', an embedding unlike the training nodes'. Evidence of
-    the surroundings: energy, Mahalanobis and KNN distance, propagated far. w is ½ where few nodes are odd by themselves
-    and 2 where many are: so the score suits OOD nodes among ID nodes and a graph or region of their own.
+    E says how rare a score is among ID validation nodes; `gnnsafe.methods.evidence` has the formulae. Own evidence: a
+    prediction, features and an embedding unlike the neighbours', an embedding unlike the training nodes', energy, and
+    many edges out and few in. Evidence of the surroundings: energy, Mahalanobis and KNN distance, propagated far.
+    Surroundings count little where few nodes are odd by themselves and most where many are: so the score suits OOD
+    nodes among ID nodes and a graph or region of their own. Evidence that finds nothing in a graph hardly counts in it.
 
-    A graph is scored as a whole, since w is one number for all its nodes: `score_new` is refused. The model is asked
-    twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence that reads
+    A graph is scored as a whole, since weights are the same for all its nodes: `score_new` is refused. The model is
+    asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence that reads
     neighbours says nothing of a node that nobody points to: its E is 1, the mean.
     """
 
     own: tuple[Method, ...] = field(default_factory=_own)
     surroundings: tuple[Method, ...] = field(default_factory=_surroundings)
     calibration_: Tensor = fitted()
-    linked_: Tensor = fitted()
+    heard_: Tensor = fitted()
 
     def __post_init__(self) -> None:
         for name in ("own", "surroundings"):
@@ -61,11 +64,11 @@ class TwoScale(Method):
             known = isinstance(given, tuple) and all(isinstance(method, Method) for method in given)
             require(known and len(given) > 0, name, "be a tuple of methods", repr(given))
 
-    base_reach = None  # any: the weight is read from the whole graph
+    base_reach = None  # any: weights are read from the whole graph
 
     def parts(self) -> tuple[Method, ...]:
-        """All whose evidence is heard; plain energy has a say in the weight alone."""
-        return *self.own, Energy(), *self.surroundings
+        """All whose evidence is heard."""
+        return *self.own, *self.surroundings
 
     def learns_from_validation(self) -> bool:
         """It does."""
@@ -77,36 +80,39 @@ class TwoScale(Method):
         held_out = node_mask(outputs.graph, "val_mask")
         outputs = _embedded(outputs)
         scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.parts()]
-        self.calibration_, self.linked_ = torch.stack(scores), _linked(outputs)[held_out]
+        self.calibration_, self.heard_ = torch.stack(scores), _heard(outputs)[held_out]
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """ΣE(a) + w ΣE(b)."""
+        """Σ_a u_a (E_a − 1) + w · Σ_b (1 + u_b (E_b − 1))."""
         evidence, count = self.evidence(outputs), len(self.own)
-        own, surroundings = evidence[:count], evidence[count + 1 :]
-        return saturated(own.sum(dim=0) + self.weight(outputs, evidence) * surroundings.sum(dim=0))
+        q = excess(evidence, self._counted(outputs))
+        return saturated(combined(evidence[:count], evidence[count:], q[:count], q[count:]))
 
     def evidence(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [parts, nodes]."""
-        calibration, methods, linked = self.calibration_, self.parts(), _linked(outputs)
-        fits = (
-            calibration.dim() == 2 and len(calibration) == len(methods) and calibration.shape[1:] == self.linked_.shape
-        )
+        calibration, methods, heard = self.calibration_, self.parts(), _heard(outputs)
+        fits = calibration.shape == (len(methods), len(self.heard_))
         rule = f"have a row for each of {len(methods)} methods"
         require(fits, "calibration_", rule, list(calibration.shape), "fit again")
-        outputs, rows = _embedded(outputs), []
-        for place, (method, row) in enumerate(zip(methods, calibration, strict=True)):
-            scores, reads_neighbours = method.score(outputs), place < len(self.own) and method.reach() != 0
-            rows.append(self._among_linked(scores, row, linked) if reads_neighbours else rarity(scores, row))
+        outputs, known = _embedded(outputs), self.heard_ if self.heard_.sum() >= ENOUGH else slice(None)
+        rows = [
+            torch.where(heard, rarity(method.score(outputs), row[known]), 1.0)
+            if among
+            else rarity(method.score(outputs), row)
+            for method, row, among in zip(methods, calibration, self._among_neighbours(), strict=True)
+        ]
         return torch.stack(rows)
 
-    def weight(self, outputs: Outputs, evidence: Tensor) -> Tensor:
-        """w, by own evidence and energy of the nodes with neighbours."""
-        return surroundings_weight(evidence[: len(self.own) + 1, _linked(outputs)])
+    def _among_neighbours(self) -> list[bool]:
+        """Of each part, whether it says nothing of nodes without neighbours."""
+        return [method.reach() not in (0, None) for method in self.own] + [False for _ in self.surroundings]
 
-    def _among_linked(self, scores: Tensor, calibration: Tensor, linked: Tensor) -> Tensor:
-        known = self.linked_ if self.linked_.sum() >= ENOUGH else torch.ones_like(self.linked_)
-        return torch.where(linked, rarity(scores, calibration[known]), 1.0)
+    def _counted(self, outputs: Outputs) -> Tensor:
+        """By which nodes weights are read, [parts, nodes]: those with edges, or with neighbours to be compared with."""
+        heard, linked = _heard(outputs), _heard(outputs)
+        linked = linked.index_fill(0, outputs.graph.edge_index[0], True)
+        return torch.stack([heard if among else linked for among in self._among_neighbours()])
 
 
 def _embedded(outputs: Outputs) -> Outputs:
@@ -114,6 +120,6 @@ def _embedded(outputs: Outputs) -> Outputs:
     return outputs if outputs.embedded is not None else replace(outputs, embedded=outputs.logits)
 
 
-def _linked(outputs: Outputs) -> Tensor:
+def _heard(outputs: Outputs) -> Tensor:
     """Whether anybody points to a node."""
     return outputs.graph.edges.in_degrees > 0
