@@ -16,7 +16,15 @@ import gnnsafe
 from gnnsafe import Detector, Outputs
 from gnnsafe.errors import InputError
 from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
-from gnnsafe.methods.evidence import combined, excess, rarity, surroundings_weight, weights
+from gnnsafe.methods.evidence import (
+    combined,
+    degree_bounds,
+    excess,
+    rarity,
+    rarity_by_degree,
+    surroundings_weight,
+    weights,
+)
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
@@ -100,6 +108,18 @@ def test_weights_by_hand():
     assert surroundings_weight(q).item() == pytest.approx(1.125)
     assert surroundings_weight(0 * q).item() == pytest.approx(0.25 + 1.75 / (1 + math.exp(6)))
     assert excess(evidence, torch.zeros(3, 10, dtype=torch.bool)).tolist() == [0.0] * 3  # nobody counts
+
+
+def test_rarity_by_degree_by_hand():
+    known = torch.cat([torch.zeros(100), torch.ones(60), torch.full((50,), 2.0)])  # 1 and 2 share a group
+    calibration = torch.cat([torch.arange(100.0), 1000 + torch.arange(110.0)])
+    scores, degrees = torch.tensor([49.5, 1049.5, 1049.5, 49.5]), torch.tensor([0.0, 1.0, 7.0, 1.0])
+    expected = [101 / 51, 111 / 61, 111 / 61, 1.0]
+    assert rarity_by_degree(scores, degrees, calibration, known).exp().tolist() == pytest.approx(expected)
+    assert degree_bounds(known).tolist() == [0.0]
+    assert degree_bounds(known[:150]).tolist() == []  # too few for two groups
+    few = rarity_by_degree(scores, degrees, calibration[:150], known[:150])
+    torch.testing.assert_close(few, rarity(scores, calibration[:150]))
 
 
 def test_a_score_by_hand():

@@ -1,8 +1,9 @@
 """Several scores on one scale, how rare each is among held-out ID nodes, and what they say together about a graph.
 
 E(s) = −log p(s), p the conformal p-value of a score among the calibration scores: 1 on average for an ID node, at most
-log(n + 1). Evidence is of two kinds, of a node's own (a) and of its surroundings (b). The graph as a whole says how
-much each counts, by the share of its nodes that are rare:
+log(n + 1). A score that depends on how many neighbours a node has is compared with those of calibration nodes that
+have about as many, in groups of at least 100. Evidence is of two kinds, a node's own (a) and its surroundings' (b).
+The graph as a whole says how much each counts, by the share of its nodes that are rare:
 
 q = max(0, share of nodes with E > −log 0.1, less 0.1), for each evidence: 0 where it says nothing about this graph;
 u = (0.02 + q) / (0.02 + the largest q of its kind), own ones scaled to Σ_a u_a² = how many there are;
@@ -23,10 +24,11 @@ from torch import Tensor
 
 from gnnsafe.calibration.p_values import conformal_p_values
 
-__all__ = ["combined", "excess", "rarity", "surroundings_weight", "weights"]
+__all__ = ["combined", "degree_bounds", "excess", "rarity", "rarity_by_degree", "surroundings_weight", "weights"]
 
 RARE = 0.1  # a p-value below which a node is rare
 TOLERANCE = 1e-5
+GROUP = 100  # calibration nodes of about one degree, at least
 FLOOR = 0.02  # what evidence without any excess counts for
 LEAST, MOST, MIDDLE, WIDTH = 0.25, 2.0, 0.3, 0.05  # of what surroundings count for
 
@@ -42,6 +44,32 @@ def rarity(scores: Tensor, calibration: Tensor) -> Tensor:
     """
     scores = scores.double()
     return -conformal_p_values(scores - TOLERANCE * (1 + scores.abs()), calibration.double()).log()
+
+
+def rarity_by_degree(scores: Tensor, degrees: Tensor, calibration: Tensor, known: Tensor) -> Tensor:
+    """E(s) among the calibration scores of nodes with about the same degree; `known` are the calibration nodes'."""
+    bounds = degree_bounds(known)
+    group, others = torch.searchsorted(bounds, degrees.contiguous()), torch.searchsorted(bounds, known.contiguous())
+    evidence = torch.zeros_like(scores, dtype=torch.float64)
+    for number in range(len(bounds) + 1):
+        evidence[group == number] = rarity(scores[group == number], calibration[others == number])
+    return evidence
+
+
+def degree_bounds(degrees: Tensor, group: int = GROUP) -> Tensor:
+    """The largest degree of each group but the last, the groups as small as `group` nodes allow.
+
+    >>> degree_bounds(torch.tensor([0, 0, 0, 1, 2, 5, 9]), group=2).tolist()
+    [0, 2]
+    """
+    values, counts = torch.unique(degrees, return_counts=True)
+    bounds, size, left = [], 0, len(degrees)
+    for value, count in zip(values, counts.tolist(), strict=True):
+        size, left = size + count, left - count
+        if size >= group <= left:
+            bounds.append(value)
+            size = 0
+    return torch.stack(bounds) if bounds else values[:0]
 
 
 def excess(evidence: Tensor, counted: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
-from gnnsafe.methods.evidence import combined, excess, rarity
+from gnnsafe.methods.evidence import combined, excess, rarity, rarity_by_degree
 from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
@@ -42,11 +42,12 @@ def _surroundings() -> tuple[Method, ...]:
 class TwoScale(Method):
     """Own evidence a and the surroundings' b: Σu E(a) + w Σv E(b), E = −log p, weights read from the graph (ours).
 
-    E says how rare a score is among ID validation nodes; `gnnsafe.methods.evidence` has the formulae. Own evidence: a
-    prediction, features and an embedding unlike the neighbours', an embedding unlike the training nodes', energy, and
-    many edges out and few in. Evidence of the surroundings: energy, Mahalanobis and KNN distance, propagated far.
-    Surroundings count little where few nodes are odd by themselves and most where many are: so the score suits OOD
-    nodes among ID nodes and a graph or region of their own. Evidence that finds nothing in a graph hardly counts in it.
+    E says how rare a score is among ID validation nodes, for own evidence among those of about the same in-degree;
+    `gnnsafe.methods.evidence` has the formulae. Own evidence: a prediction, features and an embedding unlike the
+    neighbours', an embedding unlike the training nodes', energy, and many edges out and few in. Evidence of the
+    surroundings: energy, Mahalanobis and KNN distance, propagated far; it counts little where few nodes are odd by
+    themselves and most where many are, so the score suits OOD nodes among ID nodes and a graph or region of their own.
+    Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 2,000 training nodes.
 
     A graph is scored as a whole, since weights are the same for all its nodes: `score_new` is refused. The model is
     asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence that reads
@@ -56,7 +57,7 @@ class TwoScale(Method):
     own: tuple[Method, ...] = field(default_factory=_own)
     surroundings: tuple[Method, ...] = field(default_factory=_surroundings)
     calibration_: Tensor = fitted()
-    heard_: Tensor = fitted()
+    degrees_: Tensor = fitted()
 
     def __post_init__(self) -> None:
         for name in ("own", "surroundings"):
@@ -80,7 +81,7 @@ class TwoScale(Method):
         held_out = node_mask(outputs.graph, "val_mask")
         outputs = _embedded(outputs)
         scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.parts()]
-        self.calibration_, self.heard_ = torch.stack(scores), _heard(outputs)[held_out]
+        self.calibration_, self.degrees_ = torch.stack(scores), outputs.graph.edges.in_degrees[held_out]
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
@@ -91,35 +92,36 @@ class TwoScale(Method):
 
     def evidence(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [parts, nodes]."""
-        calibration, methods, heard = self.calibration_, self.parts(), _heard(outputs)
-        fits = calibration.shape == (len(methods), len(self.heard_))
+        calibration, methods, outputs = self.calibration_, self.parts(), _embedded(outputs)
+        fits = calibration.shape == (len(methods), len(self.degrees_))
         rule = f"have a row for each of {len(methods)} methods"
         require(fits, "calibration_", rule, list(calibration.shape), "fit again")
-        outputs, known = _embedded(outputs), self.heard_ if self.heard_.sum() >= ENOUGH else slice(None)
-        rows = [
-            torch.where(heard, rarity(method.score(outputs), row[known]), 1.0)
-            if among
-            else rarity(method.score(outputs), row)
-            for method, row, among in zip(methods, calibration, self._among_neighbours(), strict=True)
-        ]
-        return torch.stack(rows)
+        scores = [method.score(outputs) for method in methods]
+        own = [self._own_rarity(*part, outputs) for part in zip(self.own, scores, calibration, strict=False)]
+        others = zip(scores[len(own) :], calibration[len(own) :], strict=True)
+        return torch.stack([*own, *(rarity(score, row) for score, row in others)])
 
-    def _among_neighbours(self) -> list[bool]:
-        """Of each part, whether it says nothing of nodes without neighbours."""
-        return [method.reach() not in (0, None) for method in self.own] + [False for _ in self.surroundings]
+    def _own_rarity(self, method: Method, scores: Tensor, calibration: Tensor, outputs: Outputs) -> Tensor:
+        if isinstance(method, DegreeBalance):  # which is what degrees say
+            return rarity(scores, calibration)
+        degrees, known = outputs.graph.edges.in_degrees, self.degrees_
+        if not _reads_neighbours(method):
+            return rarity_by_degree(scores, degrees, calibration, known)
+        fit = known > 0 if (known > 0).sum() >= ENOUGH else torch.ones_like(known, dtype=torch.bool)
+        return torch.where(degrees > 0, rarity_by_degree(scores, degrees, calibration[fit], known[fit]), 1.0)
 
     def _counted(self, outputs: Outputs) -> Tensor:
         """By which nodes weights are read, [parts, nodes]: those with edges, or with neighbours to be compared with."""
-        heard, linked = _heard(outputs), _heard(outputs)
-        linked = linked.index_fill(0, outputs.graph.edge_index[0], True)
-        return torch.stack([heard if among else linked for among in self._among_neighbours()])
+        heard = outputs.graph.edges.in_degrees > 0
+        linked = heard.index_fill(0, outputs.graph.edge_index[0], True)
+        own = [heard if _reads_neighbours(method) else linked for method in self.own]
+        return torch.stack([*own, *(linked for _ in self.surroundings)])
+
+
+def _reads_neighbours(method: Method) -> bool:
+    return method.reach() not in (0, None)
 
 
 def _embedded(outputs: Outputs) -> Outputs:
     """The outputs, with logits for embeddings where there are none."""
     return outputs if outputs.embedded is not None else replace(outputs, embedded=outputs.logits)
-
-
-def _heard(outputs: Outputs) -> Tensor:
-    """Whether anybody points to a node."""
-    return outputs.graph.edges.in_degrees > 0
