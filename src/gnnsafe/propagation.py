@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -139,8 +138,8 @@ def diffused(
 def _summed(values: Tensor, edges: Edges, steps: int, alpha: float, isolated: Isolated) -> Tensor:
     """The same without a matrix, by sums along the edges in double precision."""
     tiles = Tiles(edges.index.numpy(), edges.num_nodes)
-    degrees = tiles.sums(np.ones(edges.num_nodes))
-    alone, count = torch.from_numpy(degrees == 0), torch.from_numpy(degrees).clamp_(min=1)
+    degrees = torch.from_numpy(tiles.degrees())
+    alone, count = degrees == 0, degrees.clamp(min=1)
     result = values.detach().double()
     for _ in range(steps):
         mean = torch.from_numpy(tiles.sums(result.numpy())).div_(count)

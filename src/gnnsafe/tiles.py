@@ -28,8 +28,9 @@ __all__ = ["Tiles", "by_target"]
 SIDE = 2**18  # nodes along a tile: what is fetched for them stays where it is fetched from fast
 ROWS = 2**14  # nodes whose incoming edges are sorted at once
 PARTS = 16  # of the edges, which are put into groups one by one: each thread needs memory for one of them
-FEW = 2**18  # edges that are not worth a thread
-BLOCK = 2**15  # edges that are summed at once
+FEW = 2**18  # edges that are not worth a thread: to be put into tiles
+FEW_TO_SUM = 2**21  # the same, to be summed as they are
+BLOCK = 2**17  # edges that are summed at once
 
 
 class Grouped(NamedTuple):
@@ -54,7 +55,7 @@ class Tiles:
     """
 
     def __init__(self, edge_index: Any, num_nodes: int, *, side: int = SIDE) -> None:
-        self.rows = max(1, -(-num_nodes // side))
+        self.num_nodes, self.rows = num_nodes, max(1, -(-num_nodes // side))
         tile = None if self.rows == 1 else lambda source, target: target // side * self.rows + source // side
         self.parts = _grouped(edge_index, tile, self.rows**2, num_nodes)
 
@@ -65,6 +66,12 @@ class Tiles:
             in_threads(lambda row: self._add_row(self.parts, row, values, totals), range(self.rows))
             return totals
         return sum(in_threads(lambda part: self._add_row([part], 0, values, np.zeros_like(values)), self.parts), totals)
+
+    def degrees(self) -> Any:
+        """How many edges point to each node."""
+        if self.rows > 1:
+            return self.sums(np.ones(self.num_nodes))
+        return sum(np.bincount(part.target, minlength=self.num_nodes) for part in self.parts)
 
     def _add_row(self, parts: list[Grouped], row: int, values: Any, totals: Any) -> Any:
         ones = np.ones(min(BLOCK, max(len(part.source) for part in parts)), dtype=values.dtype)
@@ -115,7 +122,9 @@ def by_target(edge_index: Any, num_nodes: int, *, rows: int = ROWS) -> tuple[Any
 def _grouped(edge_index: Any, group: Callable[[Any, Any], Any] | None, groups: int, num_nodes: int) -> list[Grouped]:
     """The edges, part by part, in so many groups; as they are where there is only one."""
     size = edge_index.shape[1]
-    length = max(FEW, -(-size // PARTS))  # whatever the number of threads, so that sums are the same
+    length = max(
+        FEW_TO_SUM if group is None else FEW, -(-size // PARTS)
+    )  # whatever the number of threads, so that sums are the same
 
     def part(start: int) -> Grouped:
         edges = edge_index[:, start : start + length]
