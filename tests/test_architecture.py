@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "gnnsafe"
 
 # Each room may look at those above it. `__init__` and `cli` stand at the end: they may look at all.
 ROOMS = [
-    "display", "progress", "errors", "arguments", "registry", "typed", "files", "hashing", "devices", "checks",
+    "display", "progress", "errors", "arguments", "registry", "typed", "files", "hashing", "devices", "modes", "checks",
     "threads", "sparse", "attention", "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero", "scores",
     "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs", "held_out",
     "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets", "bench",

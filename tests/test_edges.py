@@ -100,3 +100,10 @@ def test_edges_that_are_written_to_are_no_longer_those(directed):
 def test_what_are_no_edges(index, message):
     with pytest.raises(InputError, match=message):
         as_edges(index, 5)
+
+
+def test_both_ways_of_node_numbers_whose_products_int32_does_not_hold():
+    edges = torch.randint(100_000, (2, 5_000), generator=torch.Generator().manual_seed(0))
+    both = Edges(edges.int(), 100_000).both_ways().index
+    assert both.dtype == torch.int32
+    assert torch.equal(both.long(), Edges(edges, 100_000).both_ways().index)

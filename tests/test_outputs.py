@@ -37,7 +37,7 @@ def test_the_model_runs_once_and_is_left_as_it_was_found(directed):
     model.frozen.eval()
     outputs = Outputs.of(model, directed)
     assert outputs.logits.shape == (5, 2)
-    assert outputs.graph.data is directed
+    assert outputs.graph.x is directed.x
     assert model.calls == 1
     assert model.training
     assert model.dropout.training

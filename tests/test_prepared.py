@@ -14,6 +14,7 @@ from gnnsafe import Detector, prepare, propagate
 from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS
 from gnnsafe.models import GCN, MODELS
+from gnnsafe.scaling import FeatureScaling
 from gnnsafe.sparse import Sparse
 
 
@@ -43,6 +44,60 @@ def test_a_write_into_its_tensors_is_refused(blocks, name):
     with pytest.raises(InputError, match=f"'{name}' must be left as it was.*prepare it anew"):
         detector.score(graph)
     assert torch.equal(detector.score(prepare(blocks)), detector.score(prepare(blocks)))
+
+
+def test_a_model_refuses_a_graph_that_was_written_to(blocks):
+    model, graph = GCN(8, 16, 3), prepare(blocks)
+    model(graph)
+    blocks.x.mul_(2)
+    with pytest.raises(InputError, match=r"'x' must be left as it was.*prepare it anew"):
+        model(graph)
+
+
+def test_what_is_set_on_the_data_afterwards_is_not_the_graphs(blocks):
+    graph = prepare(blocks)
+    detector = Detector(GCN(8, 16, 3), forward=lambda model, data: model(data.x, data.edge_index)).fit(graph)
+    before = detector.score(graph)
+    blocks.x, blocks.edge_index, blocks.y = 7 * blocks.x, blocks.edge_index.flip(0), 1 - blocks.y
+    assert torch.equal(detector.score(graph), before)
+    assert not torch.equal(graph.y, blocks.y)
+
+
+def test_scaled_features_are_kept_but_not_the_labels_beside_them(blocks):
+    scaling, model = FeatureScaling.fitted(blocks.x, blocks.train_mask), GCN(8, 16, 3)
+    graph, other = prepare(blocks), blocks.clone()
+    other.val_mask = blocks.test_mask
+    Detector(model, "react", scaling=scaling).fit(graph)
+    relabelled = graph.with_labels(val_mask=blocks.test_mask)
+    first, right = (Detector(model, "react", scaling=scaling).fit(one).score(blocks) for one in (relabelled, other))
+    torch.testing.assert_close(first, right)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_modes_around_a_call_leave_no_trace_in_what_is_kept(name, blocks):
+    model, graph = MODELS[name](8, 16, 3), prepare(blocks)
+    for mode in (torch.inference_mode(), torch.autocast("cpu", torch.bfloat16)):
+        with mode:
+            model.eval()(graph)
+            model(blocks.x, blocks.edge_index)
+    right = model(prepare(blocks))
+    assert torch.equal(model(graph), right)
+    assert torch.equal(model(blocks.x, blocks.edge_index), right)
+    model.train()(graph).sum().backward()  # which torch refuses where anything was made in inference mode
+    model(blocks.x, blocks.edge_index).sum().backward()
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("method", ["gnnsafe", "odin", "mahalanobis"])
+def test_all_of_a_detector_in_inference_mode(method, undirected, blocks):
+    scaling = FeatureScaling.fitted(blocks.x, blocks.train_mask)
+    detector = Detector(GCN(8, 16, 3), method, scaling=scaling, undirected=undirected)
+    right = detector.fit(blocks).calibrate(blocks).p_values(blocks)
+    with torch.inference_mode():
+        made = blocks.clone()
+        assert torch.equal(detector.fit(made).calibrate(made).p_values(made), right)
+        torch.testing.assert_close(detector.score(prepare(made)), detector.score(made))
+        assert propagate(torch.ones(120), made.edge_index, steps=4).tolist() == [1.0] * 120
 
 
 def test_the_same_with_other_features(blocks):
@@ -88,9 +143,10 @@ def test_models_answer_alike_about_data_and_its_prepared_graph(name, blocks):
 def test_detectors_answer_alike_about_data_and_its_prepared_graph(name, blocks):
     model = MODELS["gpn" if name == "gpn" else "gcn"](8, 16, 3)
     detector, graph = Detector(model, name).fit(blocks), prepare(blocks)
-    torch.testing.assert_close(detector.score(graph), detector.score(blocks))
+    alike = {"rtol": 1e-4, "atol": 1e-4}  # other sums, whose rounding small variances magnify
+    torch.testing.assert_close(detector.score(graph), detector.score(blocks), **alike)
     again = Detector(model, name).fit(graph)
-    torch.testing.assert_close(again.score(graph), detector.score(graph))
+    torch.testing.assert_close(again.score(graph), detector.score(graph), **alike)
 
 
 def test_training_is_alike(blocks):
@@ -152,6 +208,50 @@ def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
     fresh = Detector(model).fit(blocks.clone()).calibrate(blocks.clone())
     if how in ("as it was", "another"):
         assert torch.equal(detector.calibration_.scores, fresh.calibration_.scores)
+
+
+def test_calibrate_takes_the_mask_of_the_graph_that_it_is_given(blocks):
+    model, other = GCN(8, 16, 3), copy.copy(blocks)  # which shares its features and edges
+    other.val_mask = blocks.test_mask
+    detector = Detector(model).fit(blocks).calibrate(other)
+    assert torch.equal(detector.calibration_.scores, detector.score(other)[other.val_mask])
+
+
+def hooked(model, detector):
+    model.register_forward_hook(lambda module, inputs, logits: 3 * logits)
+
+
+def other_number(model, detector):
+    model.norms[0].eps = 1.0
+
+
+def other_scaling(model, detector):
+    detector.scaling = FeatureScaling("standard", torch.ones(8).double(), torch.ones(8).double())
+
+
+def read_both_ways(model, detector):
+    detector.undirected = True
+
+
+@pytest.mark.parametrize("change", [hooked, other_number, other_scaling, read_both_ways])
+def test_calibrate_sees_whatever_changed_since_fit(change, blocks):
+    blocks.edge_index = blocks.edge_index[:, ::2]
+    model = GCN(8, 16, 3)
+    detector = Detector(model).fit(blocks)
+    change(model, detector)
+    detector.calibrate(blocks)
+    assert torch.equal(detector.calibration_.scores, detector.score(blocks)[blocks.val_mask])
+
+
+def test_calibrate_sees_a_write_into_what_else_a_forward_reads(blocks):
+    blocks.temperature = torch.ones(1)
+    graph = prepare(blocks)
+    forward = lambda model, data: model(data.x, data.edge_index) / data.temperature  # noqa: E731
+    detector = Detector(GCN(8, 16, 3), forward=forward).fit(graph)
+    blocks.temperature.mul_(2)
+    detector.calibrate(graph)
+    scores = detector.score(graph)[blocks.val_mask]
+    assert torch.equal(detector.calibration_.scores, scores)
 
 
 def test_a_heterogeneous_graph_is_prepared_by_its_detector():

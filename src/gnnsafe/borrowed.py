@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from threading import Condition, get_ident
 from typing import Any
 
@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from gnnsafe.hashing import CACHED
+from gnnsafe.modes import without_modes
 
-__all__ = ["borrowed", "eager", "without_autocast"]
+__all__ = ["borrowed", "eager"]
 
 UNCACHED = ("torch.nn.", "gnnsafe.models.")  # modules that keep no graph
 
@@ -38,19 +39,10 @@ def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
         _alone(modules),
         _evaluating(model, modules),
         _uncached(modules),
-        without_autocast(),
+        without_modes(),
         torch.set_grad_enabled(gradients),
     ):
         yield
-
-
-def without_autocast() -> AbstractContextManager[Any]:
-    """Autocast around a call has no say in it; a model's forward may still ask for it by itself."""
-    stack, accelerator = ExitStack(), torch.accelerator.current_accelerator()
-    for kind in {"cpu", accelerator.type if accelerator else "cpu"}:
-        if torch.is_autocast_enabled(kind):
-            stack.enter_context(torch.autocast(kind, enabled=False))
-    return stack
 
 
 @contextmanager

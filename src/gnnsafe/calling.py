@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gnnsafe.checks import check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Graph, stored
+from gnnsafe.modes import version
 
 __all__ = [
     "PLAIN_CALL",
@@ -24,6 +25,7 @@ __all__ = [
     "takes",
     "unnamed",
     "unwritten",
+    "versions",
 ]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
@@ -131,9 +133,13 @@ def single_tensor(call: str, given: object) -> Tensor:
 @contextmanager
 def unwritten(graph: Graph) -> Iterator[None]:
     """Says so where a forward writes into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
-    read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
-    tensors = {name: value for name, value in read.items() if isinstance(value, Tensor) and not value.is_inference()}
-    versions = {name: value._version for name, value in tensors.items()}
+    before = versions(graph)
     yield
-    for name, value in tensors.items():
-        require(value._version == versions[name], "model", f"leave data.{name} as it is", *WRITTEN)
+    for name, count in versions(graph).items():
+        require(count == before[name], "model", f"leave data.{name} as it is", *WRITTEN)
+
+
+def versions(graph: Graph) -> dict[str, int | None]:
+    """How often each of the graph's tensors was written to, by name."""
+    read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
+    return {name: version(value) for name, value in read.items() if isinstance(value, Tensor)}

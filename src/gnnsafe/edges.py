@@ -13,6 +13,7 @@ from gnnsafe.attention import Pattern
 from gnnsafe.checks import check_edge_index, check_tensor
 from gnnsafe.devices import check_precision
 from gnnsafe.errors import require
+from gnnsafe.modes import version, without_modes
 from gnnsafe.sparse import Matrix, matrix, row_entries
 from gnnsafe.tiles import by_target
 
@@ -46,7 +47,8 @@ class Kept:
         if key not in self._values:
             with self._building:
                 if key not in self._values:
-                    self._values[key] = build()
+                    with without_modes():
+                        self._values[key] = build()
         value: Result = self._values[key]
         return value
 
@@ -66,7 +68,7 @@ class Edges:
         check_edge_index(index, num_nodes)
         check_precision(index.device)
         self.index, self.num_nodes, self.reused, self.kept = index, num_nodes, reused, Kept()
-        self._version = index._version
+        self._version = version(index)
 
     @property
     def device(self) -> torch.device:
@@ -84,7 +86,7 @@ class Edges:
     @property
     def unwritten(self) -> bool:
         """Whether nobody has written into the edges since, as far as torch noticed."""
-        return self.index._version == self._version
+        return version(self.index) == self._version
 
     def check_unwritten(self) -> None:
         """Nobody has written into the edges."""
@@ -168,8 +170,8 @@ class Edges:
     def _both_ways(self) -> Edges:
         from torch_geometric.utils import to_undirected  # seconds to import: only where it is asked for
 
-        both: Tensor = to_undirected(self.index, num_nodes=self.num_nodes)
-        return Edges(both, self.num_nodes, reused=self.reused)
+        both: Tensor = to_undirected(self.index.long(), num_nodes=self.num_nodes)  # which multiplies node numbers
+        return Edges(both.to(self.index.dtype), self.num_nodes, reused=self.reused)
 
     def _by_target(self) -> tuple[Tensor, Tensor]:
         if self.device.type == "cpu":

@@ -21,6 +21,7 @@ from gnnsafe.checks import (
 )
 from gnnsafe.errors import InputError, require
 from gnnsafe.hashing import content
+from gnnsafe.modes import without_modes
 
 __all__ = [
     "Data",
@@ -79,7 +80,8 @@ def plain(data: Any) -> Any:
             if type(bare) is Tensor:  # else it is what it wraps, as a tensor of a device written in Python is
                 values[name] = value = bare
         if isinstance(value, Tensor) and value.is_inference():  # through which no gradient can be taken
-            values[name] = value.clone()
+            with without_modes():
+                values[name] = value.clone()
     return changed(data, **values) if values else data
 
 

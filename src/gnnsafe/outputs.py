@@ -70,6 +70,18 @@ class Classifier:
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts)
         return self.takes_prepared and usual and not hooked
 
+    def settings(self) -> list[object]:
+        """What the model's answers depend on beside its weights, so far as it can be compared: numbers and hooks."""
+        parts = [vars(part) for part in self.model.modules()]
+        numbers = [
+            (name, value)
+            for part in parts
+            for name, value in part.items()
+            if isinstance(value, int | float | str | None) and name != "training"
+        ]
+        hooks = [dict(part[name]) for part in parts for name in ("_forward_hooks", "_forward_pre_hooks")]
+        return [*numbers, *hooks, *(part.get("forward") for part in parts)]
+
     def read(self, graph: Graph) -> Collection[str] | None:
         """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""
         if self.takes_prepared:

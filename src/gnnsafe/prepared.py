@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from gnnsafe.checks import check_features, check_tensor, full_precision
 from gnnsafe.edges import Edges, Kept
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import changed, plain, stored
+from gnnsafe.modes import version
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
 
 __all__ = ["Features", "PreparedGraph", "admitted", "check_graph", "prepare"]
@@ -24,8 +26,8 @@ class PreparedGraph:
     """A graph that was checked once and does not change, with what is made of it: matrices, features as CSR, and so on.
 
     `gnnsafe.prepare(data)` makes it; `Detector`, `train` and our models take it wherever they take data, and then read
-    its features and edges no more than they need to. Labels, masks and all else are the data's. It shares the data's
-    tensors, which are to be left alone from then on: a write into them is refused where torch notices it.
+    its features and edges no more than they need to. Labels, masks and all else are what the data held then. It shares
+    the data's tensors, which are to be left alone from then on: a write into them is refused where torch notices it.
 
     >>> from types import SimpleNamespace
     >>> graph = prepare(SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1])))
@@ -38,7 +40,7 @@ class PreparedGraph:
     edges: Edges
     _of_features: Kept
     _of_both: Kept
-    _version: int
+    _version: int | None
 
     def __init__(self, data: Any, edges: Edges, of_features: Kept | None = None, of_both: Kept | None = None) -> None:
         values = {
@@ -47,7 +49,7 @@ class PreparedGraph:
             "edges": edges,
             "_of_features": Kept() if of_features is None else of_features,
             "_of_both": Kept() if of_both is None else of_both,
-            "_version": data.x._version,
+            "_version": version(data.x),
         }
         vars(self).update(values)
 
@@ -77,7 +79,11 @@ class PreparedGraph:
 
     def with_labels(self, **values: Any) -> PreparedGraph:
         """The same with other labels and masks."""
-        return PreparedGraph(changed(self.data, **values), self.edges, self._of_features, self._of_both)
+        return self.labelled_as(changed(self.data, **values))
+
+    def labelled_as(self, data: Any) -> PreparedGraph:
+        """The same features and edges, with all else as this data has it: labels, masks, names."""
+        return PreparedGraph(changed(data, x=self.x), self.edges, self._of_features, self._of_both)
 
     def with_features(self, x: Tensor) -> PreparedGraph:
         """The same with other features; what was made of its edges goes along."""
@@ -120,11 +126,11 @@ class PreparedGraph:
     @property
     def unwritten(self) -> bool:
         """Whether nobody has written into its features or edges since it was prepared, as far as torch noticed."""
-        return self.x._version == self._version and self.edges.unwritten
+        return version(self.x) == self._version and self.edges.unwritten
 
     def check_unwritten(self) -> None:
         """Nobody has written into its features or edges."""
-        same = self.x._version == self._version
+        same = version(self.x) == self._version
         require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it anew")
         self.edges.check_unwritten()
 
@@ -175,7 +181,8 @@ def admitted(data: Any, *, num_features: int | None = None, reused: bool = False
 
 
 def _prepared(data: Any, reused: bool) -> PreparedGraph:
-    return PreparedGraph(data, Edges(data.edge_index, data.x.shape[0], reused=reused))
+    """Made of a copy, which shares the tensors: what is set on the data from then on is not the graph's."""
+    return PreparedGraph(copy.copy(data), Edges(data.edge_index, data.x.shape[0], reused=reused))
 
 
 def check_graph(data: Any) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import full_precision
+from gnnsafe.modes import without_autocast
 from gnnsafe.threads import in_threads
 
 __all__ = [
@@ -140,7 +141,8 @@ class Gathered(Matrix):
         if dense.dtype != self.entries.dtype:
             return self.times(dense.to(self.entries.dtype)).to(dense.dtype)
         if self.csr is not None:
-            return self.csr @ dense.detach()
+            with without_autocast(dense.device.type):
+                return self.csr @ dense.detach()
         entries = self.entries if dense.dim() == 1 else self.entries.unsqueeze(1)
         zeros = torch.zeros(self.shape[0], *dense.shape[1:], dtype=dense.dtype, device=dense.device)
         return zeros.index_add_(0, self.rows, dense.detach().index_select(0, self.columns) * entries)
@@ -164,7 +166,8 @@ def csr_times(csr: Tensor, parts: tuple[Tensor, Tensor, Tensor], dense: Tensor) 
     if dense.dtype.itemsize < 4:  # there is no product in half precision
         return csr_times(csr, parts, dense.float()).to(dense.dtype)
     if dense.dtype != torch.float32 or dense.dim() == 1 or dense.shape[1] < BAG_COLUMNS:
-        return csr @ dense
+        with without_autocast(dense.device.type):
+            return csr @ dense
     starts, columns, entries = parts
     rows = dense.detach().contiguous()
     return torch.embedding_bag(rows, columns, starts, False, SUM, False, entries, include_last_offset=True)[0]

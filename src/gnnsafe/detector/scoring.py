@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.borrowed import without_autocast
 from gnnsafe.calibration import Calibration
+from gnnsafe.calling import versions
 from gnnsafe.checks import Task, check_classes
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
@@ -19,6 +19,7 @@ from gnnsafe.hashing import weights_digest
 from gnnsafe.held_out import KnownNodes, UsedNodes
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
+from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Classifier, Forward, Outputs
 from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.probing import probed
@@ -70,7 +71,7 @@ class Scorer:
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
         self.calibrated_by_: str | None = None  # the method as it was then
-        self._fitted: tuple[PreparedGraph, Outputs] | None = None  # for `calibrate`, which mostly reads the same graph
+        self._fitted: tuple[PreparedGraph, Outputs, Any] | None = None  # for `calibrate`: mostly of the same graph
 
     def __repr__(self) -> str:
         model = type(self.classifier.model).__name__ if self.classifier else None
@@ -89,12 +90,12 @@ class Scorer:
         validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
         self.used_ = UsedNodes.of(graph, mask, validation)
         self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
-        with without_autocast():
+        with without_modes():
             self.method.fit(outputs, y, mask)
             self._learn(outputs, y, mask)
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
-        self._fitted = graph, outputs
+        self._fitted = graph, outputs, self._state(graph)
         return self
 
     def _learn(self, outputs: Outputs, y: Tensor, mask: Tensor) -> None:
@@ -115,13 +116,18 @@ class Scorer:
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
         fitted, self._fitted = self._fitted, None
-        if fitted is not None and self._unchanged(fitted[0], data):
+        if fitted is not None and fitted[2] == self._state(fitted[0]) and self._same(fitted[0], data):
             self.check_weights()
-            return fitted
+            return (fitted[0] if data is fitted[0] else fitted[0].labelled_as(data)), fitted[1]
         graph = self._checked(data)
         return graph, self._outputs(graph)
 
-    def _unchanged(self, graph: PreparedGraph, data: Any) -> bool:
+    def _state(self, graph: PreparedGraph) -> Any:
+        """What outputs depend on beside weights and what the graph's tensors hold."""
+        settings = None if self.classifier is None else self.classifier.settings()
+        return versions(graph), self.scaling, self.undirected, settings
+
+    def _same(self, graph: PreparedGraph, data: Any) -> bool:
         if data is graph:
             return True
         bare = self.passed_ == () and self.forward is None  # else it may read more than features and edges
@@ -151,7 +157,8 @@ class Scorer:
     def _outputs(self, graph: PreparedGraph, *, first: bool = False) -> Outputs:
         if (scaling := self.scaling) is not None:
             bare = graph
-            graph = bare.kept(scaling, lambda: bare.with_features(scaling(bare.x)))
+            scaled = bare.kept(scaling, lambda: bare.with_features(scaling(bare.x)))
+            graph = scaled.labelled_as(bare.data)  # it may be kept from one with other labels
         if self.classifier is None:
             return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
         return probed(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)

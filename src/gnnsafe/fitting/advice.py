@@ -71,7 +71,7 @@ def one_way(edge_index: Tensor, num_nodes: int) -> tuple[float, float]:
     >>> one_way(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 2]]), 4)
     (0.666..., 0.0)
     """
-    source, target = edge_index[:, edge_index[0] != edge_index[1]]
+    source, target = edge_index[:, edge_index[0] != edge_index[1]].long()  # whose products int32 need not hold
     if len(source) == 0:
         return 1.0, 0.0
     edges = torch.unique(source * num_nodes + target)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from gnnsafe.arguments import PlainNumbers
-from gnnsafe.borrowed import without_autocast
 from gnnsafe.checks import Task, check_binary, check_classes, check_finite, check_labels, check_mask, check_tensor
 from gnnsafe.devices import on_device
 from gnnsafe.errors import NotFittedError, require, require_whole
+from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
 
@@ -92,7 +92,7 @@ class Method(metaclass=PlainNumbers):
     @final
     def score(self, outputs: Outputs) -> Tensor:
         """The base scores, propagated: float32, one per node, finite, higher = more out-of-distribution."""
-        with without_autocast():
+        with without_modes():
             return self.propagation(base_scores_of(self, outputs), outputs.graph.edges)
 
     @final
@@ -136,7 +136,7 @@ def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
     how = method.propagation
     rule = "be a Propagation such as Propagation(steps=2)"
     require(isinstance(how, Propagation), f"{type(method).__name__}.propagation", rule, repr(how))
-    with without_autocast():
+    with without_modes():
         scores: object = on_device(method, outputs.logits.device).base_scores(outputs)
     num_nodes = len(outputs.logits)
     tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None

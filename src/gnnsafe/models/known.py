@@ -29,7 +29,7 @@ def known_graph(x: Tensor | PreparedGraph, edge_index: Tensor | None) -> Prepare
     """
     if isinstance(x, PreparedGraph):
         require(edge_index is None, "edge_index", "be left out beside a prepared graph", "one")
-        return x
+        return admitted(x)
     data: Any = SimpleNamespace(x=x, edge_index=edge_index)
     if not isinstance(x, Tensor) or not isinstance(edge_index, Tensor) or x.requires_grad:
         return admitted(data)

@@ -61,7 +61,7 @@ def edge_counts(edge_index: Tensor, num_nodes: int) -> str:
     >>> edge_counts(torch.tensor([[0, 0, 1], [1, 1, 2]]), 3)
     '3 directed edges, 1 repeated'
     """
-    source, target = edge_index
+    source, target = edge_index.long()
     there, back = source * num_nodes + target, target * num_nodes + source
     loops, entries = int((source == target).sum()), len(source)
     undirected = bool(entries) and torch.equal(there.sort().values, back.sort().values)

@@ -1,0 +1,31 @@
+"""Torch's modes around a call, autocast and inference mode: they have no say in what is computed or kept within it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["version", "without_autocast", "without_modes"]
+
+
+def without_autocast(kind: str) -> AbstractContextManager[Any]:
+    """No autocast on this kind of device."""
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """Neither autocast on any device nor inference mode; a model's forward may still ask for them by itself."""
+    stack, accelerator = ExitStack(), torch.accelerator.current_accelerator()
+    for kind in {"cpu", accelerator.type if accelerator else "cpu"}:
+        stack.enter_context(without_autocast(kind))
+    if torch.is_inference_mode_enabled():
+        stack.enter_context(torch.inference_mode(False))
+    return stack
+
+
+def version(tensor: Tensor) -> int | None:
+    """How often torch saw the tensor written to; None for one made in inference mode, where it does not count."""
+    return None if tensor.is_inference() else tensor._version
