@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -123,7 +124,7 @@ def test_rarity_by_degree_by_hand():
 
 
 def test_a_score_by_hand():
-    own, surroundings = torch.tensor([[3.0], [1.5]]).double(), torch.tensor([[2.0], [0.0]]).double()
+    own, surroundings = torch.tensor([[2.0], [0.5]]).double(), torch.tensor([[1.0], [-1.0]]).double()
     q_own, q_surroundings = torch.tensor([0.0, 0.3]).double(), torch.tensor([0.0, 0.0]).double()
     scale = math.sqrt(2 / (1 + 1 / 16**2))
     expected = scale * (2 / 16 + 0.5) + 1.125 * (2 + 1.0 - 1.0)
@@ -135,7 +136,7 @@ def test_evidence_that_finds_nothing_hardly_counts():
     found[:200] = 5.0
     evidence = torch.cat([found[None], -noise.log()])
     q = excess(evidence, torch.ones(7, 400, dtype=torch.bool))
-    score = combined(evidence, evidence[:1], q, q[:1])
+    score = combined(evidence - 1, evidence[:1] - 1, q, q[:1])
     plain = evidence.sum(dim=0)
     assert [float((s[:200, None] > s[None, 200:]).double().mean()) for s in (score, plain)] == pytest.approx(
         [1.0, 0.93], abs=0.02
@@ -160,11 +161,12 @@ def test_the_score_is_its_evidence_put_together(detector, blocks):
     evidence = detector.method.evidence(outputs)
     heard = torch.bincount(blocks.edge_index[1], minlength=120) > 0
     q = excess(evidence, heard.expand(len(evidence), -1))
-    torch.testing.assert_close(detector.score(blocks), combined(evidence[:6], evidence[6:], q[:6], q[6:]).float())
+    centred = evidence - detector.method.means_[:, None]
+    torch.testing.assert_close(detector.score(blocks), combined(centred[:6], centred[6:], q[:6], q[6:]).float())
     energy = rarity(Energy().score(outputs), Energy().score(outputs)[blocks.val_mask])
     torch.testing.assert_close(evidence[4], energy)
-    assert (evidence[5] == 0).all()  # the graph is undirected
-    held_out = evidence[[0, 1, 2, 3, 4, 6, 7, 8]][:, blocks.val_mask].mean(dim=1)
+    assert (centred[5] == 0).all()  # the graph is undirected: degree balance says nothing
+    held_out = evidence[:, blocks.val_mask].mean(dim=1)
     assert ((held_out > 0.8) & (held_out < 1.05)).all()  # 1 on average, less what n nodes leave out
 
 
@@ -178,7 +180,33 @@ def test_a_graph_that_is_odd_as_a_whole_scores_higher(detector, blocks):
 def test_a_node_that_nobody_points_to_has_no_neighbours_to_be_unlike(detector, blocks):
     alone = blocks.clone()
     alone.edge_index = alone.edge_index[:, alone.edge_index[1] != 7]
-    assert detector.method.evidence(detector.outputs(alone))[:4, 7].tolist() == [1.0] * 4  # but not of its energy
+    evidence, means = detector.method.evidence(detector.outputs(alone)), detector.method.means_
+    assert torch.equal(evidence[:4, 7], means[:4])
+    assert evidence[4, 7] != means[4]  # its energy it has of its own
+
+
+def test_evidence_that_is_the_same_for_all_changes_no_order_and_lifts_no_graph(blocks, detector):
+    """A weight times a constant would tell graphs apart by their weights alone."""
+
+    @dataclass
+    class Same(MSP):
+        def base_scores(self, outputs):
+            return torch.ones(len(outputs.logits))
+
+    other = blocks.clone()
+    other.x = other.x[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
+    method = Detector(detector.classifier.model, TwoScale(own=(MSP(), Same()))).fit(blocks).method
+    for graph in (blocks, other):
+        outputs = detector.outputs(graph)
+        centred = method.evidence(outputs) - method.means_[:, None]
+        assert (centred[1] == 0).all()
+
+
+def test_a_few_directed_edges_in_an_undirected_world_are_no_evidence(blocks, detector):
+    directed = blocks.clone()
+    directed.edge_index = directed.edge_index[:, 3:]
+    evidence = detector.method.evidence(detector.outputs(directed))
+    assert (evidence[5] == detector.method.means_[5]).all()
 
 
 def test_a_model_without_embeddings(blocks):

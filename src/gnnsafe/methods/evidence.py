@@ -9,9 +9,10 @@ q = max(0, share of nodes with E > −log 0.1, less 0.1), for each evidence: 0 w
 u = (0.02 + q) / (0.02 + the largest q of its kind), own ones scaled to Σ_a u_a² = how many there are;
 w = ¼ + 1¾ · sigmoid((the largest own q − 0.3) / 0.05);
 
-score = Σ_a u_a (E_a − 1) + w · Σ_b (1 + u_b (E_b − 1)).
+score = Σ_a u_a (E_a − Ē_a) + w · Σ_b (1 + u_b (E_b − Ē_b)), Ē the mean of E over the calibration nodes.
 
-So evidence that finds nothing in a graph adds little noise to what another finds there (u), and what the surroundings
+Ē is 1, or less where scores are tied: of one that is the same for all nothing is left, whatever the weights. So
+evidence that finds nothing in a graph adds little noise to what another finds there (u), and what the surroundings
 say counts little where a few nodes are odd (w = ¼) and most where half of the graph is (w = 2).
 """
 
@@ -101,7 +102,7 @@ def surroundings_weight(excesses: Tensor) -> Tensor:
 
 
 def combined(own: Tensor, surroundings: Tensor, q_own: Tensor, q_surroundings: Tensor) -> Tensor:
-    """The score of every node from its evidence of both kinds, [methods, nodes], and their q."""
+    """The score of every node from its evidence of both kinds, E − Ē [methods, nodes], and their q."""
     u, v, w = weights(q_own), weights(q_surroundings), surroundings_weight(q_own)
     u = u * (len(u) / u.square().sum()).sqrt()
-    return u @ (own - 1) + w * (len(v) + v @ (surroundings - 1))
+    return u @ own + w * (len(v) + v @ surroundings)

@@ -51,13 +51,14 @@ class TwoScale(Method):
 
     A graph is scored as a whole, since weights are the same for all its nodes: `score_new` is refused. The model is
     asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence that reads
-    neighbours says nothing of a node that nobody points to: its E is 1, the mean.
+    neighbours says nothing of a node that nobody points to: its E is the mean.
     """
 
     own: tuple[Method, ...] = field(default_factory=_own)
     surroundings: tuple[Method, ...] = field(default_factory=_surroundings)
     calibration_: Tensor = fitted()
     degrees_: Tensor = fitted()
+    means_: Tensor = fitted()
 
     def __post_init__(self) -> None:
         for name in ("own", "surroundings"):
@@ -82,33 +83,42 @@ class TwoScale(Method):
         outputs = _embedded(outputs)
         scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.parts()]
         self.calibration_, self.degrees_ = torch.stack(scores), outputs.graph.edges.in_degrees[held_out]
+        self.means_ = self._rarities(self.calibration_, self.degrees_).nanmean(dim=1).nan_to_num(1.0)
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """Σ_a u_a (E_a − 1) + w · Σ_b (1 + u_b (E_b − 1))."""
+        """Σ_a u_a (E_a − Ē_a) + w · Σ_b (1 + u_b (E_b − Ē_b))."""
         evidence, count = self.evidence(outputs), len(self.own)
-        q = excess(evidence, self._counted(outputs))
-        return saturated(combined(evidence[:count], evidence[count:], q[:count], q[count:]))
+        q, centred = excess(evidence, self._counted(outputs)), evidence - self.means_[:, None]
+        return saturated(combined(centred[:count], centred[count:], q[:count], q[count:]))
 
     def evidence(self, outputs: Outputs) -> Tensor:
-        """E of every part at every node, [parts, nodes]."""
-        calibration, methods, outputs = self.calibration_, self.parts(), _embedded(outputs)
-        fits = calibration.shape == (len(methods), len(self.degrees_))
-        rule = f"have a row for each of {len(methods)} methods"
-        require(fits, "calibration_", rule, list(calibration.shape), "fit again")
-        scores = [method.score(outputs) for method in methods]
-        own = [self._own_rarity(*part, outputs) for part in zip(self.own, scores, calibration, strict=False)]
-        others = zip(scores[len(own) :], calibration[len(own) :], strict=True)
-        return torch.stack([*own, *(rarity(score, row) for score, row in others)])
+        """E of every part at every node, [parts, nodes]; its mean where it says nothing."""
+        size = (len(self.parts()), len(self.degrees_))
+        fits = self.calibration_.shape == size and self.means_.shape == size[:1]
+        require(fits, "calibration_", f"be of shape {list(size)}", list(self.calibration_.shape), "fit again")
+        outputs = _embedded(outputs)
+        scores = torch.stack([method.score(outputs) for method in self.parts()])
+        evidence = self._rarities(scores, outputs.graph.edges.in_degrees)
+        return torch.where(evidence.isnan(), self.means_[:, None], evidence)
 
-    def _own_rarity(self, method: Method, scores: Tensor, calibration: Tensor, outputs: Outputs) -> Tensor:
-        if isinstance(method, DegreeBalance):  # which is what degrees say
-            return rarity(scores, calibration)
-        degrees, known = outputs.graph.edges.in_degrees, self.degrees_
+    def _rarities(self, scores: Tensor, degrees: Tensor) -> Tensor:
+        """E of the parts' scores, [parts, nodes], NaN where they say nothing."""
+        count = len(self.own)
+        own = zip(self.own, scores, self.calibration_, strict=False)
+        others = zip(scores[count:], self.calibration_[count:], strict=True)
+        rows = [self._own_rarity(*part, degrees) for part in own]
+        return torch.stack([*rows, *(rarity(*part) for part in others)])
+
+    def _own_rarity(self, method: Method, scores: Tensor, calibration: Tensor, degrees: Tensor) -> Tensor:
+        if isinstance(method, DegreeBalance):  # which is what degrees say; in an undirected graph they say nothing
+            silent = bool((calibration == calibration[0]).all())
+            return torch.full_like(degrees, torch.nan) if silent else rarity(scores, calibration)
+        known = self.degrees_
         if not _reads_neighbours(method):
             return rarity_by_degree(scores, degrees, calibration, known)
         fit = known > 0 if (known > 0).sum() >= ENOUGH else torch.ones_like(known, dtype=torch.bool)
-        return torch.where(degrees > 0, rarity_by_degree(scores, degrees, calibration[fit], known[fit]), 1.0)
+        return torch.where(degrees > 0, rarity_by_degree(scores, degrees, calibration[fit], known[fit]), torch.nan)
 
     def _counted(self, outputs: Outputs) -> Tensor:
         """By which nodes weights are read, [parts, nodes]: those with edges, or with neighbours to be compared with."""
