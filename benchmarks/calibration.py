@@ -68,7 +68,7 @@ def main() -> None:
 
 def split(name: str, graph: Data, seed: int) -> Data:
     """Masks drawn from the seed; `fresh_mask` has as many of the test nodes as there are validation nodes."""
-    data = copy.copy(graph)  # the tensors are shared, so that what models make ready of them is remembered
+    data = copy.copy(graph)  # which shares the tensors
     everyone = torch.ones(data.num_nodes, dtype=torch.bool)
     data = per_class_split(data, seed) if name in PUBLIC_SHAPE else random_split(data, everyone, seed)
     test = (~data.train_mask & ~data.val_mask).nonzero().flatten()

@@ -54,6 +54,14 @@ def test_a_model_refuses_a_graph_that_was_written_to(blocks):
         model(graph)
 
 
+@pytest.mark.parametrize("derived", ["with_labels", "without_edges", "both_ways"])
+def test_nothing_is_derived_from_a_graph_that_was_written_to(derived, blocks):
+    graph = prepare(blocks)
+    blocks.x.mul_(2)
+    with pytest.raises(InputError, match=r"'x' must be left as it was.*prepare it anew"):
+        getattr(graph, derived)()
+
+
 def test_what_is_set_on_the_data_afterwards_is_not_the_graphs(blocks):
     graph = prepare(blocks)
     detector = Detector(GCN(8, 16, 3), forward=lambda model, data: model(data.x, data.edge_index)).fit(graph)

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnsafe.checks import check_features, check_tensor, full_precision
 from gnnsafe.edges import Edges, Kept
 from gnnsafe.errors import InputError, require
-from gnnsafe.graph import changed, plain, stored
+from gnnsafe.graph import changed, moved, plain, stored
 from gnnsafe.modes import version
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
 
@@ -83,6 +83,7 @@ class PreparedGraph:
 
     def labelled_as(self, data: Any) -> PreparedGraph:
         """The same features and edges, with all else as this data has it: labels, masks, names."""
+        self.check_unwritten()  # what is kept of its features goes along, as it does below
         return PreparedGraph(changed(data, x=self.x), self.edges, self._of_features, self._of_both)
 
     def with_features(self, x: Tensor) -> PreparedGraph:
@@ -92,6 +93,7 @@ class PreparedGraph:
 
     def without_edges(self, **attributes: Any) -> PreparedGraph:
         """The same with every node alone; `attributes` are those of no edges. What was made of features goes along."""
+        self.check_unwritten()
         none = self.edge_index[:, :0]
         data = changed(self.data, **attributes, edge_index=none)
         return PreparedGraph(data, Edges(none, self.num_nodes, reused=self.edges.reused), self._of_features)
@@ -102,6 +104,7 @@ class PreparedGraph:
         Raises:
             InputError: The graph has attributes of edges, such as `edge_weight`, which say nothing of reverse edges.
         """
+        self.check_unwritten()
         data = self.data
         held = {*getattr(data, "edge_attrs", list)(), *(name for name in stored(data) if name.startswith("edge_"))}
         own = ", ".join(sorted(held - {"edge_index"}))
@@ -115,8 +118,7 @@ class PreparedGraph:
         """The same on another device: all its tensors are copied there, and what is made of them is made there."""
         if torch.device(device) == self.device:
             return self
-        moved = {name: value.to(device) for name, value in stored(self.data).items() if isinstance(value, Tensor)}
-        data = changed(self.data, **moved)
+        data = moved(self.data, device)
         return PreparedGraph(data, Edges(data.edge_index, self.num_nodes, reused=self.edges.reused))
 
     def to_dict(self) -> dict[str, Any]:
