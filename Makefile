@@ -28,7 +28,7 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --cov
+	OMP_NUM_THREADS=1 $(BIN)/pytest --cov  # tests are many and small: a second thread costs each more than it gives
 
 benchmark: setup
 	$(BIN)/python -m benchmarks
