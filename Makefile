@@ -28,7 +28,7 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --cov  # tests are many and small: a second thread costs each more than it gives
+	OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto  # a worker per core, each with one thread: tests are many and small
 
 benchmark: setup
 	$(BIN)/python -m benchmarks

@@ -68,7 +68,7 @@ def measured(name: str, batch_size: int | None, path: Path, *, nodes: int) -> di
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     model = MODELS[name](FEATURES, HIDDEN, num_layers=2, out_channels=CLASSES)
-    detector = gnnsafe.Detector(model).fit(graph(FITTED))
+    detector = gnnsafe.Detector(model, "gnnsafe").fit(graph(FITTED))
     data, seen = graph(nodes), []
     del data.y, data.train_mask
     model.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))

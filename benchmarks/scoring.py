@@ -41,7 +41,7 @@ def main() -> None:
         folder = Path(name)
         write_graph(folder / "small", SMALL, seed=0, labelled=True, **shape)
         write_graph(folder / "large", arguments.nodes, seed=1, labelled=False, **shape)
-        fitting(read_graph(folder / "small"), epochs=20).detector.save(folder / "detector")
+        fitting(read_graph(folder / "small"), method="gnnsafe", epochs=20).detector.save(folder / "detector")
         start = time.perf_counter()
         out = folder / "scores.parquet"
         subprocess.run([*COMMAND, str(folder / "detector"), str(folder / "large"), "--out", str(out)], check=True)

@@ -60,6 +60,12 @@ def _outside_world(tmp_path_factory: pytest.TempPathFactory):
     patch.undo()
 
 
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """A test makes the same models whichever tests ran before it."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten afterwards."""

@@ -15,13 +15,13 @@ from gnnsafe.methods import METHODS
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "gnnsafe"
 
-# Each room may look at those above it. `__init__` and `cli` stand at the end: they may look at all.
+# Each room may look at those above it. `__init__`, `cli` and `__main__` stand at the end: they may look at all.
 ROOMS = [
-    "display", "progress", "errors", "arguments", "registry", "typed", "files", "hashing", "devices", "modes", "checks",
-    "threads", "sparse", "attention", "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero", "scores",
-    "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs", "held_out",
-    "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets", "bench",
-    "report", "explanation", "diagnosis", "saving", "detector", "fitting", "__init__", "cli",
+    "display", "progress", "errors", "once", "arguments", "registry", "typed", "files", "hashing", "devices", "modes",
+    "checks", "threads", "sparse", "attention", "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero",
+    "scores", "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs",
+    "held_out", "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets",
+    "bench", "report", "explanation", "diagnosis", "saving", "detector", "fitting", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

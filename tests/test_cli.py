@@ -42,7 +42,7 @@ def test_quick_demo(capsys, tmp_path):
         "GCN, 50 epochs, 1 seed."
     )
     assert lines[1].split() == ["shift", "method", "AUROC", "paper", "AUPR", "FPR95", "ID", "acc"]
-    assert [line.split()[0] for line in lines[2:16] if line.strip() and not line.startswith(" ")] == [
+    assert [line.split()[0] for line in lines[2:20] if line.strip() and not line.startswith(" ")] == [
         "structure",
         "feature",
         "label",
@@ -50,8 +50,10 @@ def test_quick_demo(capsys, tmp_path):
     figure = r"\s+\d+\.\d"
     for method, paper in (("MSP", 70.9), ("Energy", 71.7), ("GNNSafe", 87.5), (r"GNNSafe\+\+", 90.6)):
         assert re.search(rf"{method}{figure}\s+{paper}{figure * 3}\s*\n", text)
+    assert len(re.findall(rf"TwoScale{figure}\s+–{figure * 3}\s*\n", text)) == 3
     assert lines[-1] == f"Report: {out}"
-    assert "GNNSafe++, structure shift" in out.read_text(encoding="utf-8")
+    page = out.read_text(encoding="utf-8")
+    assert all(f"{method}, structure shift" in page for method in ("GNNSafe++", "TwoScale"))
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
 
 

@@ -16,6 +16,7 @@ import gnnsafe
 from gnnsafe import cli
 from gnnsafe.errors import CalibrationWarning
 from gnnsafe.fitting import fitting, known_classes
+from gnnsafe.methods import GNNSafe, TwoScale
 from gnnsafe.saving import FORMAT
 from gnnsafe.scaling import FeatureScaling
 
@@ -54,6 +55,14 @@ def files(tmp_path_factory) -> Path:
 def detector(files) -> Path:
     assert cli.main(["train", str(files / "graph"), "--out", str(files / "detector"), "--epochs", "30"]) == 0
     return files / "detector"
+
+
+@pytest.fixture(scope="module")
+def propagated(files, detector) -> Path:
+    """The paper's method on the same model."""
+    out = files / "propagated"
+    assert cli.main(["refit", str(detector), str(files / "graph"), "--method", "gnnsafe", "--out", str(out)]) == 0
+    return out
 
 
 class TestTrain:
@@ -109,11 +118,36 @@ class TestTrain:
         out = capsys.readouterr().out
         assert "split: 72 train, 24 val, 24 test\nno split was given: this one is drawn from seed 7\n" in out
 
+    def test_the_default_is_calibrated_on_validation_nodes_and_checked_on_others(self, files, tmp_path, capsys):
+        assert cli.main(["train", str(files / "graph"), "--out", str(tmp_path), "--epochs", "30"]) == 0
+        out, err = capsys.readouterr()
+        assert f"Detector(GCN, {TwoScale()!r}), calibrated on 40 validation nodes\n50 held-out ID nodes" in out
+        assert "has learnt from" not in err
+        assert gnnsafe.load(tmp_path).method == TwoScale()
+
+    def test_the_papers_where_validation_nodes_are_few(self, tmp_path, capsys):
+        data = block_graph()
+        data.val_mask = data.val_mask & (data.val_mask.cumsum(0) <= 12)
+        torch.save(data.to_dict(), tmp_path / "graph.pt")
+        assert cli.main(["train", str(tmp_path / "graph.pt"), "--out", str(tmp_path / "d"), "--epochs", "30"]) == 0
+        (said,) = [line for line in capsys.readouterr().err.splitlines() if "default method" in line]
+        assert said.startswith("gnnsafe: TwoScale, the default method, cannot be fitted ('val_mask' must hold at least")
+        assert gnnsafe.load(tmp_path / "d").method == GNNSafe()
+
+    def test_without_validation_nodes_it_is_one_line(self, tmp_path, capsys):
+        data = block_graph()
+        del data.val_mask
+        torch.save(data.to_dict(), tmp_path / "graph.pt")
+        error = complaint(capsys, "train", str(tmp_path / "graph.pt"), "--out", str(tmp_path / "d"), "--epochs", "1")
+        assert "'val_mask' must " in error
+
     def test_exposure_brings_the_margin_along(self, files, tmp_path, capsys):
         arguments = ["train", str(files / "graph"), "--out", str(tmp_path), "--epochs", "2"]
         assert cli.main([*arguments, "--exposure", str(files / "new"), "--undirected"]) == 0
         assert "gcn trained by EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1, steps=2" in capsys.readouterr().out
-        assert gnnsafe.load(tmp_path).undirected is True
+        detector = gnnsafe.load(tmp_path)
+        assert detector.undirected is True
+        assert detector.method == gnnsafe.methods.GNNSafe()  # with the margin it is GNNSafe++
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -174,6 +208,22 @@ class TestScore:
         assert sum(int(count) for count, _ in bars) == 120
         assert text.endswith(f"Table: {out}\n")
         assert [path.name for path in out.parent.iterdir()] == ["scores.parquet"]
+
+    @pytest.mark.parametrize("ending", ["parquet", "csv"])
+    def test_sets_of_classes(self, files, detector, tmp_path, capsys, ending):
+        out = tmp_path / f"scores.{ending}"
+        arguments = ["score", str(detector), str(files / "new"), "--out", str(out)]
+        assert cli.main([*arguments, "--sets", "0.2"]) == 0
+        table = parquet.read_table(out) if ending == "parquet" else csv.read_csv(out)
+        assert table.column_names == ["id", "predicted", "probability", "score", "p_value", "flag", "set"]
+        sets = gnnsafe.load(detector).predict_sets(gnnsafe.read_graph(files / "new"), error=0.2)
+        found = table["set"].to_pylist()
+        found = [json.loads(text) for text in found] if ending == "csv" else found
+        assert found == [list(sets.names(node)) for node in range(120)]
+        empty = int(sets.empty.sum())
+        sure = int((sets.sizes == 1).sum())
+        assert f"sets at error 0.2: {empty} empty ({empty / 120:.1%}), {sure} of one class\n" in capsys.readouterr().out
+        assert "--sets: must lie in (0, 1)" in complaint(capsys, *arguments, "--sets", "1")
 
     def test_csv_and_false_discoveries(self, files, detector, tmp_path, capsys):
         out = tmp_path / "scores.csv"
@@ -359,9 +409,10 @@ class TestScore:
 
 
 class TestExplain:
-    def test_in_the_users_own_words(self, files, detector, tmp_path, capsys):
+    def test_in_the_users_own_words(self, files, propagated, tmp_path, capsys):
         out = tmp_path / "why.svg"
-        assert cli.main(["explain", str(detector), str(files / "new"), "--node", "n3", "--out", str(out)]) == 0
+        capsys.readouterr()  # what made it
+        assert cli.main(["explain", str(propagated), str(files / "new"), "--node", "n3", "--out", str(out)]) == 0
         text = capsys.readouterr().out
         assert re.match(r"Node n3 scores -?[\d.]+, above [\d.]+% of 40 calibration nodes", text)
         assert re.search(r"most by nodes? n\d+ \(", text)
@@ -370,11 +421,11 @@ class TestExplain:
         assert text.endswith(f"Picture: {out}\n")
         assert ">n3<" in out.read_text(encoding="utf-8")
 
-    def test_without_a_picture(self, files, detector, capsys):
-        assert cli.main(["explain", str(detector), str(files / "new"), "--node", "n0"]) == 0
+    def test_without_a_picture(self, files, propagated, capsys):
+        assert cli.main(["explain", str(propagated), str(files / "new"), "--node", "n0"]) == 0
         text = capsys.readouterr().out
         data = gnnsafe.read_graph(files / "new")
-        why = gnnsafe.load(detector).explain(data, node=0)
+        why = gnnsafe.load(propagated).explain(data, node=0)
         assert text == f"{why}\n"
         record = json.loads(json.dumps(why.to_dict()))
         assert record["class_names"] == ["blue", "green", "red"]
@@ -417,6 +468,12 @@ class TestRefit:
         assert (check.nodes, check.calibration_nodes) == (24, 24)
         assert "24 held-out ID nodes against 24 calibration nodes" in str(check)
 
+    def test_the_default_where_no_method_is_named(self, files, propagated, detector, tmp_path):
+        assert cli.main(["refit", str(propagated), str(files / "graph"), "--out", str(tmp_path)]) == 0
+        again, data = gnnsafe.load(tmp_path), gnnsafe.read_graph(files / "new")
+        assert again.method == TwoScale()
+        assert torch.equal(again.p_values(data), gnnsafe.load(detector).p_values(data))
+
     def test_mistakes(self, files, detector, tmp_path, capsys):
         arguments = ["--method", "energy", "--out", str(tmp_path / "other")]
         assert "'label' must be given to fit" in complaint(
@@ -432,7 +489,7 @@ class TestInspect:
     def test_what_is_in_the_folder(self, detector, capsys):
         assert cli.main(["inspect", str(detector)]) == 0
         lines = dict(re.split(r"  +", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
-        assert lines["method"] == "GNNSafe(steps=2, alpha=0.5, temperature=1.0, isolated='keep')"
+        assert lines["method"] == repr(TwoScale())
         assert lines["model"].startswith("GCN(in_channels=8, hidden_channels=64, out_channels=3, num_layers=2")
         assert lines["features"] == "8: f0, f1, f2, f3, f4, f5, f6, f7"
         assert lines["classes"] == "3: blue, green, red"

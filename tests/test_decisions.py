@@ -47,6 +47,7 @@ def test_all_is_what_each_call_says_alone(detector, blocks, options):
 
 
 def test_the_model_runs_once(detector, blocks):
+    detector = Detector(detector.classifier.model, "gnnsafe").fit(blocks).calibrate(blocks)
     calls = []
     handle = detector.classifier.model.register_forward_hook(lambda *_: calls.append(1))
     detector.decide(blocks, false_alarm=0.1)

@@ -22,6 +22,7 @@ from gnnsafe.methods import (
     MeanCosine,
     Propagated,
     ReAct,
+    TwoScale,
 )
 from gnnsafe.methods.base import base_scores_of
 from gnnsafe.models import GCN, MODELS
@@ -32,7 +33,7 @@ everyone = pytest.mark.parametrize("name", METHODS)
 def test_somebodys_own_model(blocks):
     torch.manual_seed(0)
     model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
-    detector = Detector(model).fit(blocks)
+    detector = Detector(model, "gnnsafe").fit(blocks)
     scores = detector.score(blocks)
     with torch.no_grad():
         logits = model.eval()(blocks.x, blocks.edge_index)
@@ -45,7 +46,7 @@ def test_somebodys_own_model(blocks):
 
 def test_default_method_and_repr():
     detector = Detector(nn.Identity())
-    assert detector.method == GNNSafe()
+    assert detector.method == TwoScale()
     assert repr(Detector(nn.Identity(), MSP())) == "Detector(Identity, MSP())"
 
 
@@ -267,11 +268,12 @@ class TestLogitsFromAnywhere:
         torch.testing.assert_close(score_logits(self.logits, self.edges, method="msp"), max_softmax(self.logits))
 
     @pytest.mark.parametrize(("logits", "edges", "method", "message"), [
-        ([[0.0, 1.0]], [[0], [1]], None, "'edge_index' must hold node ids < 1"),
-        ([[0, 1]], [[0], [0]], None, "'logits' must be a floating tensor"),
-        ([["a"]], [[0], [0]], None, "'logits' must be an array of numbers"),
+        ([[0.0, 1.0]], [[0], [1]], "gnnsafe", "'edge_index' must hold node ids < 1"),
+        ([[0, 1]], [[0], [0]], "gnnsafe", "'logits' must be a floating tensor"),
+        ([["a"]], [[0], [0]], "gnnsafe", "'logits' must be an array of numbers"),
         ([[0.0, 1.0]], [[0], [0]], "degree", "'method' must read logits and edges alone"),
         ([[0.0, 1.0]], [[0], [0]], Propagated(MeanCosine()), "'method' must read logits and edges alone"),
+        ([[0.0, 1.0]], [[0], [0]], None, "'method' must read logits and edges alone"),
         ([[0.0, 1.0]], [[0], [0]], "odin", "is not fitted"),
         ([[0.0, 1.0]], [[0], [0]], "edge-disagreement", "'outputs' must come from"),
     ])  # fmt: skip
@@ -321,7 +323,7 @@ class TestNewScores:
     def test_equal_to_the_whole_and_nothing_else_changes(self, model):
         torch.manual_seed(0)
         data = self.ring()
-        detector = Detector(MODELS[model](8, 6, 3)).fit(data)
+        detector = Detector(MODELS[model](8, 6, 3), "gnnsafe").fit(data)
         new, nodes = self.grown(data)
         touched, scores = detector.score_new(new, nodes)
         whole = detector.score(new)
@@ -368,7 +370,7 @@ class TestNewScores:
                 seen.append(len(x))
                 return super().forward(x, edge_index)
 
-        detector = Detector(Spy(8, 6, 3)).fit(data)
+        detector = Detector(Spy(8, 6, 3), "gnnsafe").fit(data)
         seen.clear()
         touched, _ = detector.score_new(data, [50], hops=2)  # a model of somebody's own
         assert touched.tolist() == list(range(46, 55))  # 2 layers and 2 steps either way

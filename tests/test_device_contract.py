@@ -119,6 +119,10 @@ def test_a_detector_from_fit_to_load(by_class, blocks, tmp_path, device):
     decided, expected = (one.decide(data, false_alarm=0.1) for one, data in ((ours, there), (cpu, blocks)))
     assert_same(vars(decided), vars(expected), device)
     assert decided.to_arrow().num_rows == 120
+    sets, expected = (one.predict_sets(data, error=0.3) for one, data in ((ours, there), (cpu, blocks)))
+    assert_same(vars(sets), vars(expected), device)
+    assert sets.to_arrow().equals(expected.to_arrow())
+    assert_same(reopened.predict_sets(there, error=0.3, batch_size=50).members, expected.members, device)
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_fitting()])
@@ -197,9 +201,9 @@ def test_one_node_type(device):
                         ("a", "to", "a"): {"edge_index": edges}})  # fmt: skip
     model = model_for(whole["a"])
     given = {"node_type": "a", "forward": lambda model, data: model(data["a"].x, data["a", "a"].edge_index)}
-    expected = Detector(model, **given).fit(whole).score(whole)
+    expected = Detector(model, "gnnsafe", **given).fit(whole).score(whole)
     there = copy.copy(whole).to(device)
-    assert_same(Detector(copy.deepcopy(model).to(device), **given).fit(there).score(there), expected, device)
+    assert_same(Detector(copy.deepcopy(model).to(device), "gnnsafe", **given).fit(there).score(there), expected, device)
 
 
 class Convolutions(nn.Module):

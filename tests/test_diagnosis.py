@@ -18,7 +18,19 @@ from gnnsafe.diagnosis.trials import SHIFTS
 from gnnsafe.diagnosis.verdict import overall, verdict
 from gnnsafe.errors import GnnsafeWarning, HeterophilyWarning
 from gnnsafe.graph import changed
-from gnnsafe.methods import KNN, METHODS, MSP, ODIN, DiffusedKNN, EdgeDisagreement, Energy, GNNSafe, Propagated, ReAct
+from gnnsafe.methods import (
+    KNN,
+    METHODS,
+    MSP,
+    ODIN,
+    DiffusedKNN,
+    EdgeDisagreement,
+    Energy,
+    GNNSafe,
+    Propagated,
+    ReAct,
+    TwoScale,
+)
 from gnnsafe.models import GCN
 from gnnsafe.outputs import Outputs
 from gnnsafe.progress import progress
@@ -34,7 +46,7 @@ def graph():
 def detector(graph):
     model = GCN(8, 8, 3)
     train(model, graph, objective=CrossEntropy(), epochs=40)
-    return Detector(model).fit(graph)
+    return Detector(model, "gnnsafe").fit(graph)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +54,8 @@ def found(detector, graph):
     return detector.diagnose(graph, draws=2)
 
 
-OTHERS = ["msp", "agreement", "edge-disagreement", "knn", "knn K=2", "knn K=8", "mahalanobis", "diffused-knn",
-          "mean-cosine"]  # fmt: skip
+OTHERS = ["two-scale", "msp", "agreement", "edge-disagreement", "knn", "knn K=2", "knn K=8", "mahalanobis",
+          "diffused-knn", "mean-cosine"]  # fmt: skip
 KINDS = ["new classes", "scattered nodes", "regions", "whole graph"]
 
 
@@ -175,9 +187,11 @@ class TestOnAGraph:
         model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GnnsafeWarning)
-            detector = Detector(model, forward=lambda model, data: model(data.x, data.edge_index)).fit(data)
+            forward = lambda model, data: model(data.x, data.edge_index)  # noqa: E731
+            detector = Detector(model, "gnnsafe", forward=forward).fit(data)
             result = detector.diagnose(data, draws=1)
-        assert {"knn", "knn K=2", "knn K=8", "mahalanobis", "diffused-knn", "structure"} == set(result.left_out)
+        unread = {"knn", "knn K=2", "knn K=8", "mahalanobis", "diffused-knn", "structure"}
+        assert unread == set(result.left_out)
         assert "belongs to the edges" in result.left_out["structure"]
         assert all(name.startswith("feature") for name in result.trials["regions"])
 
@@ -198,6 +212,15 @@ class TestOnAGraph:
         result = Detector(model).fit(data).diagnose(data, draws=1, candidates=[])
         assert "at least 3 classes" in result.left_out["new classes"]
         assert list(result.verdicts) == KINDS[1:]
+
+    def test_nodes_whose_label_is_not_known(self, detector, graph):
+        data = changed(graph, y=graph.y.where(graph.train_mask, -1))
+        assert "new classes" in detector.diagnose(data, draws=1, candidates=[]).left_out
+
+    def test_a_default_device_has_no_say(self, detector, graph):
+        with torch.device("meta"):
+            ours = detector.diagnose(graph, draws=1, candidates=["knn"])
+        assert str(ours) == str(detector.diagnose(graph, draws=1, candidates=["knn"]))
 
     def test_half_precision(self, graph):
         data = changed(graph, x=graph.x.bfloat16())
@@ -227,6 +250,7 @@ class TestOnAGraph:
             detector.diagnose(None)
         for name, mask, message in (
             ("train_mask", None, "'train_mask' must be given"),
+            ("test_mask", torch.arange(len(graph.x)) == 2, r"'test_mask' must hold at least two nodes, .* \(got 1\)"),
             ("val_mask", torch.stack([graph.val_mask] * 3, dim=1), r"'val_mask' must be one mask \(got 3 splits\)"),
         ):
             with pytest.raises(ValueError, match=message):
@@ -234,6 +258,79 @@ class TestOnAGraph:
         other = Detector(torch.nn.Identity(), forward=lambda model, data: data, node_type="paper")
         with pytest.raises(ValueError, match="'data' must be one graph with one type of nodes"):
             other.diagnose(HeteroData())
+
+
+@pytest.fixture(scope="module")
+def own(detector, graph):
+    return Detector(detector.classifier.model, "two-scale").fit(graph)
+
+
+@pytest.fixture(scope="module")
+def result(own, graph):
+    return own.diagnose(graph, draws=1)
+
+
+class TestTwoScale:
+    """As the detector's own method, of which nothing but itself is tried."""
+
+    def test_it_is_tried_once_and_beside_it_energy_with_each_number_of_steps(self, result):
+        names = [candidate.name for candidate in result.candidates]
+        energies = ["energy", *(f"energy K={steps}" for steps in (1, 2, 4, 8, 16))]
+        assert names == ["two-scale", *energies, *OTHERS[1:]]
+        assert result.default is result.candidates[0]
+        assert result.default.method == TwoScale()
+        assert list(result.verdicts) == KINDS
+
+    def test_figures_are_those_of_the_detector_itself(self, own, graph, result):
+        mixed = SHIFTS["scattered nodes"]["feature"](graph, 0, share=0.1)
+        scores = own.score(mixed)
+        figure = metrics.detection(scores[mixed.test_mask], scores[mixed.mask]).auroc
+        assert result.default.auroc["scattered nodes"][0] == pytest.approx(figure, abs=1e-6)
+        shifted = SHIFTS["whole graph"]["feature"](graph, 0)
+        figure = metrics.detection(own.score(graph)[graph.test_mask], own.score(shifted)[shifted.mask]).auroc
+        assert result.default.auroc["whole graph"][0] == pytest.approx(figure, abs=1e-6)
+
+    def test_the_graph_that_was_scored_last_has_no_say(self, own, graph, result):
+        own.score(SHIFTS["whole graph"]["feature"](graph, 0))
+        assert own.diagnose(graph, draws=1).to_dict() == result.to_dict()
+
+    def test_the_names_are_those_of_gnnsafe_and_so_are_the_figures(self, result, detector, graph):
+        paper = detector.diagnose(graph, draws=1)
+        for name in ("energy", "energy K=2", "energy K=16", "two-scale"):
+            mine, its = (next(c for c in each.candidates if c.name == name) for each in (result, paper))
+            for kind in KINDS:
+                assert mine.auroc[kind] == pytest.approx(its.auroc[kind], abs=1e-6)
+
+    def test_verdicts_in_words(self, result):
+        words = " ".join(str(result).split())
+        assert "two-scale (as it is)" in words
+        for kind in KINDS:
+            assert str(result.verdicts[kind]).startswith(f"{kind}: ")
+            assert "two-scale as it is: AUROC" in str(result.verdicts[kind])
+        assert "two-scale K=" not in words
+
+    def test_without_validation_nodes(self, own, detector, graph):
+        """A candidate that cannot be fitted is left out; a fitted one is tried where it need not be fitted anew."""
+        data = changed(graph, val_mask=None)
+        assert "'val_mask' must be given" in detector.diagnose(data, draws=1).left_out["two-scale"]
+        result = own.diagnose(data, draws=1, candidates=["energy"])
+        assert list(result.verdicts) == KINDS[1:]
+        assert "'val_mask' must be given" in result.left_out["new classes, class 0"]
+
+    def test_multilabel(self, graph):
+        data = changed(graph, y=torch.nn.functional.one_hot(graph.y))
+        model = GCN(8, 8, 3)
+        train(model, data, objective=CrossEntropy(), epochs=40, task="multilabel")
+        result = (
+            Detector(model, "two-scale", task="multilabel").fit(data).diagnose(data, draws=1, candidates=["energy"])
+        )
+        assert [candidate.name for candidate in result.candidates] == ["two-scale", "energy"]
+        assert list(result.verdicts) == KINDS[1:]
+
+    def test_propagated_it_is_any_other_score(self, detector, graph):
+        own = Detector(detector.classifier.model, Propagated(TwoScale(), steps=2)).fit(graph)
+        result = own.diagnose(graph, draws=1, candidates=[])
+        assert (result.candidates[0].name, result.default.name) == ("two-scale", "two-scale K=2")
 
 
 class TestClassLeftOut:
@@ -312,13 +409,18 @@ class TestVerdict:
         assert str(found).startswith("a: use better (+4.3 ± 0.7 in 3 trials; usual as it is: AUROC 80.0 ± 5.8)")
 
     def test_a_lead_within_noise_keeps_the_default(self):
-        """+10, +10 and −2 points: in log-odds 0.54, 0.81, −0.22; mean 0.38, error 0.31, t(2) at 95 % 2.92."""
-        noisy = candidate("noisy", a=[0.80, 0.90, 0.88])
+        """+10, +10 and −4 points: in log-odds 0.54, 0.81, −0.38; mean 0.32, error 0.36, t(2) at 80 % 1.06."""
+        noisy = candidate("noisy", a=[0.80, 0.90, 0.86])
         found = verdict([self.usual, noisy], self.usual, "a")
         assert not found.clear
         assert (found.recommended, found.best) == (self.usual, noisy)
         assert "no clear winner, keep usual as it is" in str(found)
-        assert found.to_dict()["lead"] == pytest.approx(0.06)
+        assert found.to_dict()["lead"] == pytest.approx(0.16 / 3)
+
+    def test_four_in_five_are_sure_enough(self):
+        """+10, +10 and −2 points: in log-odds 0.54, 0.81, −0.20; mean 0.38, error 0.30, of which 1.06 is 0.32."""
+        likely = candidate("likely", a=[0.80, 0.90, 0.88])
+        assert verdict([self.usual, likely], self.usual, "a").recommended is likely
 
     def test_nothing_better(self):
         worse = candidate("worse", a=[0.60, 0.70, 0.80])

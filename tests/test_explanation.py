@@ -32,7 +32,7 @@ def path() -> Data:
 
 
 def test_a_split_by_hand(path):
-    why = Detector(Logits()).fit(path).calibrate(path).explain(path, node=2)
+    why = Detector(Logits(), "gnnsafe").fit(path).calibrate(path).explain(path, node=2)
     # two steps with α = ½: ¼ of 0, ½ of 1, ¼ of itself
     assert [(share.node, share.weight) for share in why.shares] == [(1, 0.5), (0, 0.25), (2, 0.25)]
     assert why.own == pytest.approx(-1.0, abs=1e-3)
@@ -83,7 +83,7 @@ def test_shares_sum_to_the_score(method, blocks):
         assert why.node in [share.node for share in why.shares]
         assert all(share.share == pytest.approx(share.weight * share.score) for share in why.shares)
         assert json.loads(json.dumps(why.to_dict())) == why.to_dict()
-        assert len(str(why).splitlines()) <= 7
+        assert len(str(why).splitlines()) <= 8
 
 
 def test_by_class_multilabel_and_without_a_model(blocks):
@@ -154,28 +154,28 @@ def test_it_survives_a_save(blocks, tmp_path):
 
 class TestEgo:
     def test_the_nodes_around_it(self, path):
-        nodes, edges = Detector(Logits()).fit(path).explain(path, node=2).ego
+        nodes, edges = Detector(Logits(), "gnnsafe").fit(path).explain(path, node=2).ego
         assert [(node["node"], node["hop"], node["weight"]) for node in nodes] == [
             (2, 0, 0.25),
             (1, 1, 0.5),
             (0, 2, 0.25),
         ]
         assert edges == ((0, 1), (1, 2))
-        nodes, edges = Detector(Logits()).fit(path).explain(path, node=0).ego  # nobody points to it
+        nodes, edges = Detector(Logits(), "gnnsafe").fit(path).explain(path, node=0).ego  # nobody points to it
         assert [node["node"] for node in nodes] == [0]
         assert edges == ()
 
     def test_not_too_many(self):
         star = Data(x=torch.rand(200, 3), edge_index=torch.stack([torch.arange(1, 200), torch.zeros(199).long()]))
         star.y, star.train_mask = torch.arange(200) % 3, torch.ones(200, dtype=torch.bool)
-        nodes, edges = Detector(Logits()).fit(star).explain(star, node=0).ego
+        nodes, edges = Detector(Logits(), "gnnsafe").fit(star).explain(star, node=0).ego
         assert len(nodes) == 60
         assert nodes[0]["node"] == 0
         assert len(edges) == 59
 
     @pytest.mark.parametrize("ending", ["png", "svg", "html", "SVG"])
     def test_drawn(self, path, tmp_path, ending):
-        why = Detector(Logits()).fit(path).calibrate(path).explain(path, node=2)
+        why = Detector(Logits(), "gnnsafe").fit(path).calibrate(path).explain(path, node=2)
         file = tmp_path / f"why.{ending}"
         why.draw(file)
         content = file.read_bytes()
@@ -187,4 +187,4 @@ class TestEgo:
 
     def test_another_ending(self, path, tmp_path):
         with pytest.raises(ValueError, match=r"'path' must end in .png, .svg, .html"):
-            Detector(Logits()).fit(path).explain(path, node=2).draw(tmp_path / "why.pdf")
+            Detector(Logits(), "gnnsafe").fit(path).explain(path, node=2).draw(tmp_path / "why.pdf")

@@ -59,7 +59,7 @@ class TestAdvice:
         for count, told in ((18, "at 5% of false alarms (19 are needed) or at 1%"), (19, "at 1% of"), (99, None)):
             data.val_mask = torch.zeros(600, dtype=torch.bool)
             data.val_mask[(~data.train_mask & ~data.test_mask).nonzero().flatten()[:count]] = True
-            found = texts(fitting(data, epochs=1), CalibrationWarning)
+            found = texts(fitting(data, method="gnnsafe", epochs=1), CalibrationWarning)
             assert len(found) == (told is not None)
             assert told is None or f"{count} calibration nodes are too few to ever flag a node {told}" in found[0]
 
@@ -133,5 +133,7 @@ class TestSplits:
     def test_a_method_that_needs_test_nodes_says_so(self):
         data = block_graph()
         del data.test_mask
-        with pytest.raises(ValueError, match=r"'test_mask' must hold nodes to calibrate Consensus.* with \(got none\)"):
+        with pytest.raises(
+            ValueError, match=r"'test_mask' must hold nodes to fit or calibrate Consensus.* with \(got none\)"
+        ):
             fitting(data, method="consensus", epochs=1)

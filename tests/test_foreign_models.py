@@ -375,7 +375,7 @@ def test_what_a_forward_sets_stays_there():
 ])  # fmt: skip
 def test_odd_habits_are_said_where_fit_is_called(model, message):
     with pytest.warns(ModelWarning, match=message) as warned:
-        Detector(model()).fit(block_graph())
+        Detector(model(), "gnnsafe").fit(block_graph())
     assert len(warned) == 1
     assert warned[0].filename == __file__
 
@@ -392,7 +392,7 @@ def test_nothing_is_said_of_sound_models(model, dtype):
     data.x, data.edge_index = data.x.to(dtype), data.edge_index[:, data.edge_index[1].argsort(stable=True)]
     for seed in range(3):
         torch.manual_seed(seed)
-        Detector(model().to(dtype)).fit(data)  # warnings are errors here
+        Detector(model().to(dtype), "gnnsafe").fit(data)  # warnings are errors here
 
 
 def test_weighted_loops_that_are_given_twice_are_no_memory():
@@ -479,7 +479,7 @@ class TestAttributesOfAPart:
         data = block_graph()
         for w in (torch.rand(120), torch.rand(data.num_edges)):
             data.w = w
-            detector = Detector(TwoConvolutions(), forward=self.weighted).fit(data)
+            detector = Detector(TwoConvolutions(), "gnnsafe", forward=self.weighted).fit(data)
             with pytest.raises(ValueError, match=r"'data.w' must be called node_w or edge_w"):
                 detector.score_new(data, [3], hops=HOPS)
             assert len(Detector(TwoConvolutions()).fit(data).score_new(data, [3], hops=HOPS).nodes)
@@ -497,7 +497,7 @@ class TestAttributesOfAPart:
         data.x = data.x[:, :columns].contiguous().to_sparse_csr()
         data.edge_index = data.edge_index[:, (data.edge_index != 0).all(dim=0)]  # node 0 is alone
         torch.manual_seed(0)
-        detector = Detector(gnnsafe.models.GCN(columns, 4, 3)).fit(data)
+        detector = Detector(gnnsafe.models.GCN(columns, 4, 3), "gnnsafe").fit(data)
         for nodes, hops in (([0], None), ([1, 2], None), ([0], HOPS), ([1, 2], HOPS)):  # with hops it is looked at
             touched, scores = detector.score_new(data, nodes, hops=hops, touched=hops is None)
             torch.testing.assert_close(scores, detector.score(data)[touched])
@@ -648,7 +648,7 @@ class TestGraphsOfOtherKinds:
     @pytest.mark.parametrize("name", ["x", "adj_t"])
     def test_entries_outside_a_sparse_matrix(self, name, shift):
         data = block_graph()
-        detector = Detector(gnnsafe.models.GCN(8, 4, 3)).fit(data)
+        detector = Detector(gnnsafe.models.GCN(8, 4, 3), "gnnsafe").fit(data)
         sound = data.x.to_sparse_csr() if name == "x" else torch.eye(120).to_sparse_csr()
         parts = sound.crow_indices(), sound.col_indices() + shift, sound.values()
         setattr(data, name, torch.sparse_csr_tensor(*parts, size=sound.shape, check_invariants=False))

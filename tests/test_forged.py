@@ -89,6 +89,7 @@ def outcome(folder: Path, graph: Any) -> str:
         with at_most(5):
             detector = gnnsafe.load(folder)
             detector.predict(graph, false_alarm=0.1)
+            detector.predict_sets(graph)
             str(detector.explain(graph, node=0))
         return "scores"
     except GnnsafeError as error:
@@ -127,6 +128,8 @@ def test_every_value_changed_is_refused_or_scores(saved, blocks):
         (("method", "reach"), 1, "'method.reach' must be left out"),
         (("method", "alpha"), 7.0, r"'alpha' must lie in \[0, 1\]"),
         (("calibration", "scores"), {"tensor": "model.weights.0", "columns": False}, "the tensor of that name"),
+        (("calibration", "known", "labels"), HOSTILE, "'calibration.known.labels' must be there"),
+        (("calibration", "known", "is"), "Calibration", "'calibration.known' must be a KnownClasses"),
         (("calibration", "num_classes"), 10**12, "'calibration.num_classes' must be at most"),
         (("model", "arguments", "num_layers"), 10**12, "'model.arguments.num_layers' must be at most"),
         (("model", "arguments", "num_layers"), 4, "'model.biases.*' must have the shape|'model.norms"),

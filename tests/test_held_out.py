@@ -55,7 +55,7 @@ def test_what_is_refused(detector, blocks, tmp_path, reloaded):
 def test_one_mask_for_all(blocks):
     blocks.val_mask = blocks.test_mask = blocks.train_mask
     with pytest.raises(ValueError, match=r"'val_mask' must hold held-out nodes alone \(got 30 training nodes among 30"):
-        Detector(GCN(8, 4, 3)).fit(blocks).calibrate(blocks)
+        Detector(GCN(8, 4, 3), "gnnsafe").fit(blocks).calibrate(blocks)
     with pytest.raises(ValueError, match=r"'val_mask' must hold held-out nodes alone"):
         Detector(GCN(8, 4, 3), "react").fit(blocks)  # which learns from them
 

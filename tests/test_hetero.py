@@ -60,7 +60,7 @@ def model(library) -> nn.Module:
 
 @pytest.mark.parametrize("edge_types", [None, [CITES], [LIKE, CITES], []])
 def test_propagated_over_the_chosen_edges(library, model, edge_types):
-    detector = Detector(model, forward=forward, node_type="paper", edge_types=edge_types).fit(library)
+    detector = Detector(model, "gnnsafe", forward=forward, node_type="paper", edge_types=edge_types).fit(library)
     kinds = [CITES, LIKE] if edge_types is None else edge_types
     together = torch.cat([torch.empty(2, 0).long(), *(library[kind].edge_index for kind in kinds)], dim=1)
     expected = propagate(energy(forward(model.eval(), library).detach()), together)

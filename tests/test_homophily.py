@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 import torch
 
-from gnnsafe.homophily import homophily, mean_homophily, score_homophily
+from gnnsafe.homophily import homophily, label_homophily, mean_homophily, score_homophily
 
 
 def undirected(graph: nx.Graph) -> torch.Tensor:
@@ -52,3 +52,11 @@ def test_several_labels():
     edges = torch.tensor([[0, 1], [1, 0]])
     columns = torch.tensor([[0, 1], [1, 1]])  # the first label differs, everyone has the second
     assert mean_homophily(columns, edges) == (0.5, -1.0)
+
+
+def test_nodes_without_a_label_have_no_say():
+    edges = torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]).repeat(1, 10)  # a path of four, over and over
+    everyone = torch.ones(4, dtype=torch.bool)
+    expected = homophily(torch.tensor([0, 0, 1]), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    assert label_homophily(torch.tensor([0, 0, 1, -1]), everyone, edges) == pytest.approx(expected)
+    assert label_homophily(torch.tensor([0, -1, 1, -1]), everyone, edges) is None

@@ -24,7 +24,7 @@ def run(code: str, folder: Path) -> str:
 
 def words(text: str) -> list[str]:
     """Each line up to its first figure: the last digits may differ from machine to machine."""
-    return [re.split(r"s? -?\d|:", line)[0] for line in text.splitlines()]
+    return [re.split(r"s? [-+]?\d|:", line)[0] for line in text.splitlines()]
 
 
 def test_the_newcomers_path_runs_as_printed(tmp_path):

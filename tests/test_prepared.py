@@ -185,7 +185,7 @@ def test_the_model_runs_once_for_fit_and_calibrate(blocks):
         return model(data.x, data.edge_index)
 
     graph = prepare(blocks)
-    detector = Detector(GCN(8, 16, 3), forward=forward).fit(graph)
+    detector = Detector(GCN(8, 16, 3), "gnnsafe", forward=forward).fit(graph)
     fitted = len(calls)
     detector.calibrate(graph)
     assert len(calls) == fitted
@@ -203,7 +203,7 @@ def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
             return super().forward(x, edge_index)
 
     model = Counted(8, 16, 3)
-    detector = Detector(model).fit(blocks)
+    detector = Detector(model, "gnnsafe").fit(blocks)
     if how == "written to":
         blocks.x[0] += 1
     elif how == "behind torch's back":
@@ -213,7 +213,7 @@ def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
     before = Counted.calls
     detector.calibrate(blocks)
     assert Counted.calls == before + (how != "as it was")
-    fresh = Detector(model).fit(blocks.clone()).calibrate(blocks.clone())
+    fresh = Detector(model, "gnnsafe").fit(blocks.clone()).calibrate(blocks.clone())
     if how in ("as it was", "another"):
         assert torch.equal(detector.calibration_.scores, fresh.calibration_.scores)
 
@@ -221,7 +221,7 @@ def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
 def test_calibrate_takes_the_mask_of_the_graph_that_it_is_given(blocks):
     model, other = GCN(8, 16, 3), copy.copy(blocks)  # which shares its features and edges
     other.val_mask = blocks.test_mask
-    detector = Detector(model).fit(blocks).calibrate(other)
+    detector = Detector(model, "gnnsafe").fit(blocks).calibrate(other)
     assert torch.equal(detector.calibration_.scores, detector.score(other)[other.val_mask])
 
 
@@ -245,7 +245,7 @@ def read_both_ways(model, detector):
 def test_calibrate_sees_whatever_changed_since_fit(change, blocks):
     blocks.edge_index = blocks.edge_index[:, ::2]
     model = GCN(8, 16, 3)
-    detector = Detector(model).fit(blocks)
+    detector = Detector(model, "gnnsafe").fit(blocks)
     change(model, detector)
     detector.calibrate(blocks)
     assert torch.equal(detector.calibration_.scores, detector.score(blocks)[blocks.val_mask])
@@ -255,7 +255,7 @@ def test_calibrate_sees_a_write_into_what_else_a_forward_reads(blocks):
     blocks.temperature = torch.ones(1)
     graph = prepare(blocks)
     forward = lambda model, data: model(data.x, data.edge_index) / data.temperature  # noqa: E731
-    detector = Detector(GCN(8, 16, 3), forward=forward).fit(graph)
+    detector = Detector(GCN(8, 16, 3), "gnnsafe", forward=forward).fit(graph)
     blocks.temperature.mul_(2)
     detector.calibrate(graph)
     scores = detector.score(graph)[blocks.val_mask]

@@ -33,7 +33,7 @@ def model() -> nn.Module:
 
 @pytest.fixture
 def saved(model, blocks, tmp_path) -> Path:
-    Detector(model).fit(blocks).calibrate(blocks).save(tmp_path / "detector")
+    Detector(model, "gnnsafe").fit(blocks).calibrate(blocks).save(tmp_path / "detector")
     return tmp_path / "detector"
 
 

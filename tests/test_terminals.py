@@ -58,6 +58,12 @@ def test_readers_that_leave_and_disks_that_are_full():
     assert err == "gnnsafe: [Errno 28] No space left on device\n"
 
 
+def test_the_module_is_the_command():
+    code, out, err = run('"$PYTHON" -m gnnsafe --version; "$PYTHON" -m gnnsafe nonsense')
+    assert (code, out) == (2, f"gnnsafe {gnnsafe.__version__}\n")
+    assert err.startswith("gnnsafe: argument COMMAND: invalid choice: 'nonsense'")
+
+
 def test_ctrl_c_while_modules_are_imported(tmp_path):
     """The signal comes when torch is being imported, which takes seconds."""
     process = subprocess.Popen(

@@ -19,24 +19,29 @@ class Answers(NamedTuple):
     """One entry per node: its score, and where the model is a multiclass one, the class that it predicts."""
 
     scores: Tensor
+    compared: Tensor
+    """What p-values compare: see `gnnsafe.methods.base.Scored`."""
     predicted: Tensor | None
     probabilities: Tensor | None
     """Of the predicted class."""
+    logits: Tensor | None = None
+    """Only where they are asked for: they are as many numbers as there are nodes and classes."""
 
     @classmethod
-    def of(cls, scores: Tensor, outputs: Outputs) -> Answers:
+    def of(cls, scores: Tensor, compared: Tensor, outputs: Outputs, *, logits: bool = False) -> Answers:
         """The scores, and what the logits say."""
         if outputs.classifier is None or outputs.task != "multiclass":
-            return cls(scores, None, None)
-        return cls(scores, outputs.logits.argmax(dim=1), -max_softmax(outputs.logits))
+            return cls(scores, compared, None, None)
+        kept = outputs.logits if logits else None
+        return cls(scores, compared, outputs.logits.argmax(dim=1), -max_softmax(outputs.logits), kept)
 
     def at(self, mask: Tensor) -> Answers:
         """Those about the nodes in a mask."""
         return Answers(*(None if values is None else values[mask] for values in self))  # type: ignore[arg-type]
 
 
-def in_batches(parts: Parts, batch_size: int) -> Answers:
-    """What is to be said about every node of the graph.
+def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answers:
+    """What is to be said about every node of the graph, with its `logits` where they are asked for.
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
     are small. The receptive field's size is checked on the first batch whose part is not the whole graph.
@@ -48,17 +53,18 @@ def in_batches(parts: Parts, batch_size: int) -> Answers:
         for start in starts:
             nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
             nodes[start : start + batch_size] = True
-            answers, whole = _answers(parts, nodes, checked=checked)
+            answers, whole = _answers(parts, nodes, checked=checked, logits=logits)
             found.append(answers)
             checked = checked or not whole
             advance()
     return Answers(*(None if values[0] is None else torch.cat(values) for values in zip(*found, strict=True)))  # type: ignore[arg-type]
 
 
-def _answers(parts: Parts, nodes: Tensor, *, checked: bool) -> tuple[Answers, bool]:
+def _answers(parts: Parts, nodes: Tensor, *, checked: bool, logits: bool) -> tuple[Answers, bool]:
     """Those about the nodes in a mask, and whether they were made from the whole graph."""
     part = parts.scored(nodes, touched=False)
     whole = parts.whole(part)
     if not (checked or whole):
         parts.check(part)
-    return Answers.of(part.scores, part.outputs).at(part.region.where), whole
+    rows = part.scores  # of which scores are made once all are known
+    return Answers.of(rows, rows, part.outputs, logits=logits).at(part.region.where), whole

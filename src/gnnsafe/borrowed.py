@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Condition, get_ident
@@ -18,6 +19,7 @@ __all__ = ["borrowed", "eager"]
 UNCACHED = ("torch.nn.", "gnnsafe.models.")  # modules that keep no graph
 
 _lent: dict[int, tuple[int, int]] = {}  # by module: the thread that has it, and how many times over
+_forking: list[int] = []  # threads that wait until no model is in use
 _returned = Condition()
 
 
@@ -51,7 +53,7 @@ def _alone(parts: Sequence[nn.Module]) -> Iterator[None]:
     thread, modules = get_ident(), list(map(id, parts))
     nobody = (thread, 0)
     with _returned:
-        _returned.wait_for(lambda: all(_lent.get(module, nobody)[0] == thread for module in modules))
+        _returned.wait_for(lambda: _free(modules))
         _lent.update({module: (thread, _lent.get(module, nobody)[1] + 1) for module in modules})
     try:
         yield
@@ -62,6 +64,40 @@ def _alone(parts: Sequence[nn.Module]) -> Iterator[None]:
                 if times > 1:
                     _lent[module] = (thread, times - 1)
             _returned.notify_all()
+
+
+def _free(modules: Sequence[int]) -> bool:
+    """Whether no other thread has any of these modules, nor waits to fork; one that has a model may have more."""
+    thread = get_ident()
+    return (not _forking or _owners() >= {thread}) and all(
+        _lent.get(module, (thread, 0))[0] == thread for module in modules
+    )
+
+
+def _owners() -> set[int]:
+    return {thread for thread, _ in _lent.values()}
+
+
+def _before_fork() -> None:
+    """A child process has the forking thread alone: what another had in use there, nobody would ever give back."""
+    _returned.acquire()
+    _forking.append(get_ident())
+    _returned.wait_for(lambda: not _owners() or _owners() >= {get_ident()})
+
+
+def _after_fork() -> None:
+    _forking.remove(get_ident())
+    _returned.notify_all()
+    _returned.release()
+
+
+def _in_child() -> None:
+    _forking.clear()
+    _returned.release()
+
+
+if hasattr(os, "register_at_fork"):  # Windows forks nothing
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ __all__ = ["Edges", "Isolated", "Kept", "as_edges"]
 
 BY_TARGET = "by target"
 INCOMING = "incoming"
+OUT_DEGREES = "out-degrees"
 FEW_PRODUCTS = 3  # with a vector, for which edges need not be sorted
 
 Isolated = Literal["keep", "decay"]
@@ -102,6 +103,15 @@ class Edges:
     def in_degrees(self) -> Tensor:
         """How many edges point to each node, as float64."""
         return self.kept("in-degrees", lambda: self._degrees(self.index[1]).double())
+
+    @property
+    def out_degrees(self) -> Tensor:
+        """How many edges leave each node, as float64; in a part of a graph those that leave it in the whole."""
+        return self.kept(OUT_DEGREES, lambda: self._degrees(self.index[0]).double())
+
+    def part_of(self, whole: Edges, nodes: Tensor) -> None:
+        """These are edges among the nodes in a mask of a graph, whose out-degrees they know."""
+        self.kept(OUT_DEGREES, lambda: whole.out_degrees[nodes])
 
     def mean(self, dtype: torch.dtype = torch.float32, isolated: Isolated = "keep") -> Matrix:
         """D⁻¹A: row i averages over the nodes that point to i, counting each edge as often as it is given.

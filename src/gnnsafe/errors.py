@@ -16,6 +16,7 @@ Warnings, for what works but not as well as was asked:
 GnnsafeWarning            (a UserWarning)
 ├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
 ├── HeterophilyWarning    neighbours are hardly more alike than by chance
+├── MethodWarning         the default method cannot be fitted, and another takes its place
 ├── ModelWarning          a model reads more or less of a graph than one may think, or answers by chance
 ├── PrecisionWarning      a column of features varies by less than float32 can tell
 ├── RegistrationWarning   an installed package announces what cannot be used
@@ -38,6 +39,7 @@ __all__ = [
     "GraphFileError",
     "HeterophilyWarning",
     "InputError",
+    "MethodWarning",
     "MissingExtraError",
     "ModelWarning",
     "NotFittedError",
@@ -112,6 +114,10 @@ class CalibrationWarning(GnnsafeWarning):
 
 class HeterophilyWarning(GnnsafeWarning):
     """Neighbours are hardly more alike than by chance."""
+
+
+class MethodWarning(GnnsafeWarning):
+    """No method was named, and the default one cannot be fitted: another takes its place."""
 
 
 class ModelWarning(GnnsafeWarning):

@@ -59,13 +59,14 @@ def row_digests(x: Tensor) -> Tensor:
     >>> bool((row_digests(dense) == row_digests(dense.double().to_sparse_csr())).all())
     True
     """
-    weights = torch.randint(2**62, (x.shape[1],), generator=torch.Generator().manual_seed(0)) * 2 + 1
+    seed = torch.Generator().manual_seed(0)
+    weights = torch.randint(2**62, (x.shape[1],), generator=seed, device="cpu") * 2 + 1
     if x.layout == torch.strided:
         rows = max(1, ENTRIES // max(1, x.shape[1]))
         return torch.cat([_bits(x[start : start + rows]) @ weights for start in range(0, len(x), rows)])
-    places = torch.repeat_interleave(torch.arange(x.shape[0]), x.crow_indices().diff().cpu())
+    places = torch.repeat_interleave(torch.arange(x.shape[0], device="cpu"), x.crow_indices().diff().cpu())
     hashes = _bits(x.values()) * weights[x.col_indices().cpu()]
-    return torch.zeros(x.shape[0], dtype=torch.int64).index_add(0, places, hashes)
+    return torch.zeros(x.shape[0], dtype=torch.int64, device="cpu").index_add(0, places, hashes)
 
 
 def edges_digest(edge_index: Tensor) -> str:

@@ -46,7 +46,7 @@ class KnownNodes:
         """Whether a graph still holds what it held when its nodes were hashed, however it may have been written to."""
         if not graph.unwritten:
             return False
-        known = KnownNodes.of(graph, torch.empty(graph.num_nodes, dtype=torch.bool))
+        known = KnownNodes.of(graph, torch.empty(graph.num_nodes, dtype=torch.bool, device="cpu"))
         return torch.equal(row_digests(graph.x), known.nodes) and edges_digest(graph.edge_index) == known.edges
 
     def same_graph(self, other: KnownNodes) -> bool:
@@ -63,6 +63,12 @@ class KnownNodes:
         if not self.same_graph(other):
             return torch.zeros_like(other.mask)
         return self.mask if torch.equal(self.nodes, other.nodes) else torch.isin(other.nodes, self.nodes[self.mask])
+
+    def same_nodes(self, others: KnownNodes | None) -> bool:
+        """Whether the others are these nodes of the same graph, in the same order."""
+        if others is None or self.edges != others.edges:
+            return False
+        return torch.equal(self.nodes, others.nodes) and torch.equal(self.mask, others.mask)
 
     def among(self, others: KnownNodes | None) -> int:
         """How many of these nodes are among the others; none where those are of another graph."""
@@ -95,7 +101,7 @@ class UsedNodes:
 
     def split(self, graph: Graph) -> dict[str, Tensor]:
         """The masks that were kept where this is the graph that it was fitted on, else those that the graph has."""
-        here = KnownNodes.of(graph, torch.ones(graph.x.shape[0], dtype=torch.bool))
+        here = KnownNodes.of(graph, torch.ones(graph.x.shape[0], dtype=torch.bool, device="cpu"))
         same = torch.equal(here.nodes, self.taught.nodes) and here.same_graph(self.taught)
         return self.masks if same else _masks(graph)
 

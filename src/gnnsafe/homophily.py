@@ -32,10 +32,14 @@ def homophily(classes: Tensor, edge_index: Tensor) -> tuple[float, float]:
 
 
 def label_homophily(y: Tensor, known: Tensor, edge_index: Tensor) -> tuple[float, float] | None:
-    """`mean_homophily` of the labels of nodes in the mask `known`; None where too few edges join two such nodes."""
-    known, (source, target) = known.to(edge_index.device), edge_index
+    """`mean_homophily` of the labels of nodes in the mask `known`; None where too few edges join two such nodes.
+
+    A node whose label is negative has none.
+    """
+    labels, (source, target) = y.view(len(y), -1).long().to(edge_index.device), edge_index
+    known = known.to(edge_index.device) & (labels >= 0).all(dim=1)
     edges = edge_index[:, known[source] & known[target] & (source != target)]
-    return mean_homophily(y.view(len(y), -1).long(), edges) if edges.shape[1] >= EVIDENCE else None
+    return mean_homophily(labels, edges) if edges.shape[1] >= EVIDENCE else None
 
 
 def mean_homophily(columns: Tensor, edge_index: Tensor) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from gnnsafe.prepared import PreparedGraph
 __all__ = ["score_logits"]
 
 
-def score_logits(logits: Any, edge_index: Any, *, method: Method | str | None = None) -> Tensor:
+def score_logits(logits: Any, edge_index: Any, *, method: Method | str = "gnnsafe") -> Tensor:
     """Scores of logits from anywhere: numpy, JAX, DGL, a file; float32, one per node, higher = more OOD.
 
     By GNNSafe, or another method that needs nothing but logits and edges.

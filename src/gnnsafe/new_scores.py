@@ -75,8 +75,13 @@ class Parts:
     def scored(self, nodes: Tensor, *, touched: bool) -> ScoredPart:
         """The part of the graph that decides about those whom the nodes in a mask touch, or only about these."""
         found = region(self.graph, nodes, sum(self.reach), touched=touched, read=self.read)
-        outputs = self.ask(admitted(found.part))
+        outputs = self._outputs(found.part, found.kept)
         return ScoredPart(found, outputs, self.score(outputs))
+
+    def _outputs(self, part: Data, kept: Tensor) -> Outputs:
+        graph = admitted(part)
+        graph.edges.part_of(self.graph.edges, kept)
+        return self.ask(graph)
 
     def check(self, part: ScoredPart) -> None:
         """A few nodes of the part score alike on another; else the receptive field is larger than is said."""
@@ -85,7 +90,7 @@ class Parts:
             return
         picked = _spread(found.asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
         other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
-        again = self.ask(admitted(other))
+        again = self._outputs(other, kept)
         near = receptive_field(self.graph.edges, picked, self.reach.method)
         _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach)
         if not ours:
@@ -154,7 +159,7 @@ def _spread(mask: Tensor, count: int) -> Tensor:
     """So many of the nodes in a mask, far from each other in their order."""
     nodes, chosen = mask.nonzero().flatten(), torch.zeros_like(mask)
     if len(nodes):
-        chosen[nodes[torch.linspace(0, len(nodes) - 1, count).long()]] = True
+        chosen[nodes[torch.linspace(0, len(nodes) - 1, count, device=mask.device).long()]] = True
     return chosen
 
 

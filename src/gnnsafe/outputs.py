@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from gnnsafe.checks import Task, check_features, check_finite, check_logits, che
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
+from gnnsafe.once import once
 from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.regions import row_kinds
 from gnnsafe.staged import Whole, staged
@@ -200,7 +200,7 @@ class Outputs:
         """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
         return Classifier(model, forward, embedding, task)(admitted(graph, num_features=num_features))
 
-    @cached_property
+    @once
     def embeddings(self) -> Tensor:
         """The penultimate embedding, [nodes, dimensions], once it is known to be finite."""
         if self.embedded is None:
@@ -212,7 +212,11 @@ class Outputs:
         check_finite("embeddings", self.embedded)
         return self.embedded
 
-    @cached_property
+    def with_embeddings(self) -> Outputs:
+        """The same where an embedding is known; else logits stand for it, here and where the model is asked again."""
+        return self if self.embedded is not None else replace(self, embedded=self.logits)
+
+    @once
     def without_edges(self) -> Outputs:
         """The same model asked about the same nodes, each of them alone."""
         data: Any = self.graph.data
@@ -230,7 +234,8 @@ class Outputs:
             raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")
         if edit is not None:
             self.embeddings  # noqa: B018 - says what is missing
-        return self.classifier(self.graph if graph is None else graph, gradients=gradients, edit=edit)
+        found = self.classifier(self.graph if graph is None else graph, gradients=gradients, edit=edit)
+        return found.with_embeddings() if self.embedded is self.logits else found
 
     def dense_features(self) -> Tensor:
         """The features, dense."""

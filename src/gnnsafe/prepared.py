@@ -96,7 +96,8 @@ class PreparedGraph:
         self.check_unwritten()
         none = self.edge_index[:, :0]
         data = changed(self.data, **attributes, edge_index=none)
-        return PreparedGraph(data, Edges(none, self.num_nodes, reused=self.edges.reused), self._of_features)
+        edges = self.edges.kept("none", lambda: Edges(none, self.num_nodes, reused=self.edges.reused))
+        return PreparedGraph(data, edges, self._of_features, self.kept("without edges", Kept))
 
     def both_ways(self) -> PreparedGraph:
         """The same with each edge in both directions, every one once: links that mean the same either way.

@@ -84,7 +84,7 @@ def _unwritten(classifier: Classifier, graph: PreparedGraph) -> Outputs:
 def _by_number(classifier: Classifier, outputs: Outputs) -> float:
     """By how much the logits differ once the nodes have other numbers; 0 where nobody can tell."""
     graph = outputs.graph
-    nodes = torch.randperm(graph.x.shape[0], generator=torch.Generator().manual_seed(0)).to(graph.x.device)
+    nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0), device="cpu").to(graph.x.device)
     try:
         again = classifier(admitted(renumbered(graph.data, nodes, read=classifier.read(graph))))
     except Exception:  # nobody knows what some rows belong to, or the model wants edges in an order of its own

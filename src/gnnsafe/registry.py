@@ -6,12 +6,12 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isabstract
 from typing import Any, TypeVar
 
 from gnnsafe.errors import RegistrationWarning, require
+from gnnsafe.once import once
 
 __all__ = ["NAME", "Registry"]
 
@@ -95,7 +95,7 @@ class Registry(Mapping[str, type[Kind]]):
     def __repr__(self) -> str:
         return f"<{self.noun}s: {', '.join(self)}>"
 
-    @cached_property
+    @once
     def _announced(self) -> dict[EntryPoint, None]:
         """What installed packages announce and was not loaded yet, in a lasting order."""
         found = entry_points(group=f"gnnsafe.{self.noun}s")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from gnnsafe.checks import full_precision
 from gnnsafe.modes import without_autocast
+from gnnsafe.once import once
 from gnnsafe.threads import in_threads
 
 __all__ = [
@@ -91,7 +91,7 @@ class Sparse(Matrix):
         self.shape = (self.csr.shape[0], self.csr.shape[1])
         self.parts = csr_parts(self.csr)  # each of which torch makes anew whenever it is asked for it
 
-    @cached_property
+    @once
     def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it
         """The transpose; itself where it is the same."""
         forward = scipy_csr(self.csr)
@@ -129,7 +129,7 @@ class Gathered(Matrix):
             starts[1:] = torch.bincount(rows, minlength=shape[0]).cumsum(0)
             self.csr = csr_tensor(starts, self.columns.long(), self.entries, shape)
 
-    @cached_property
+    @once
     def T(self) -> Gathered:  # noqa: N802 - as torch and numpy call it
         """The transpose."""
         back = Gathered(self.columns, self.rows, self.entries, self.shape[::-1])
@@ -182,7 +182,7 @@ def torch_csr(matrix: Any) -> Tensor:
 
 def csr_tensor(starts: Tensor, columns: Tensor, entries: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A CSR tensor of parts that are known to fit."""
-    return torch.sparse_csr_tensor(starts, columns, entries, size=shape, check_invariants=False)
+    return torch.sparse_csr_tensor(starts, columns, entries, size=shape, device=entries.device, check_invariants=False)
 
 
 with warnings.catch_warnings():  # here, since filters belong to all threads: torch says once that CSR is in beta

@@ -131,5 +131,5 @@ def test_nothing_is_exposed_where_no_class_is_left_for_it():
 
 def test_the_demo_has_few():
     names = [recipe.name for recipe in demo_recipes("label")]
-    assert names == ["MSP", "Energy", "GNNSafe", "GNNSafe++"]
-    assert [recipe.name for recipe in demo_recipes("structure")] == [*names[:3], "GNNSafe, keep", names[3]]
+    assert names == ["MSP", "Energy", "GNNSafe", "GNNSafe++", "TwoScale"]
+    assert [recipe.name for recipe in demo_recipes("structure")] == [*names[:3], "GNNSafe, keep", *names[3:]]

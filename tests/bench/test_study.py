@@ -114,7 +114,8 @@ def test_tasks_of_a_plan(tmp_path):
 def test_the_demos_cell():
     source, results = demo_cell(Cell("cora", "structure", 0, epochs=1), None)
     assert "graphdatascience" in source
-    assert [result.method for result in results] == ["MSP", "Energy", "GNNSafe", "GNNSafe, keep", "GNNSafe++"]
+    names = ["MSP", "Energy", "GNNSafe", "GNNSafe, keep", "GNNSafe++", "TwoScale"]
+    assert [result.method for result in results] == names
 
 
 def test_edited_code_is_another_version(monkeypatch, tmp_path):

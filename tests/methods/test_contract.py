@@ -78,6 +78,38 @@ def test_float64_logits_give_float32_scores(name, planted):
 
 
 @everyone
+def test_edges_of_32_bits_give_the_same_scores(name, planted):
+    expected = scores(name, planted)
+    planted.edge_index = planted.edge_index.int()
+    assert torch.equal(scores(name, planted), expected)
+
+
+@everyone
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_modes_of_gradients_around_it_have_no_say(name, mode, planted):
+    model = Planted()
+    expected = scores(name, planted, model)
+    with mode():
+        assert torch.equal(scores(name, planted, model), expected)
+
+
+@everyone
+def test_a_default_device_has_no_say(name, planted):
+    """Where a script says `torch.set_default_device("cuda")`, a graph and a model on the CPU are still there."""
+    model = Planted()
+    expected = scores(name, planted, model)
+    with torch.device("meta"):  # whose tensors hold nothing: whoever makes one fails
+        detector = (
+            Detector(model, METHODS[name]())
+            .fit(planted)
+            .calibrate(planted, mask=torch.arange(NODES, device="cpu") > 90)
+        )
+        assert torch.equal(detector.score(planted), expected)
+        assert detector.decide(planted, false_alarm=0.1).p_values.device.type == "cpu"
+        assert str(detector.explain(planted, node=3))
+
+
+@everyone
 def test_planted_ood_nodes_score_higher(name, planted):
     result = scores(name, planted)
     assert metrics.detection(result[90:ID], result[ID:]).auroc > 0.95

@@ -17,6 +17,7 @@ from gnnsafe.methods import (
     METHODS,
     ODIN,
     Agreement,
+    Consensus,
     DiffusedKNN,
     DirichletEnergy,
     Mahalanobis,
@@ -26,10 +27,13 @@ from gnnsafe.methods import (
 from gnnsafe.models import GCN, MLP
 
 README = Path(__file__).parents[2] / "README.md"
-ANY = ("odin", "grasp", "two-scale", "degree-balance")  # which read the whole graph
+ANY = ("odin", "grasp")  # which read the whole graph
+WEIGHED = ("two-scale",)  # which weigh by the whole graph what they read of a part: tests/methods/test_two_scale.py
 NEITHER = [(name, "multilabel") for name in ("gkde", "gpn", "gebm")]  # which are for softmax alone
 TASKS = ("multiclass", "multilabel")
-CASES = [(name, task) for name in METHODS for task in TASKS if name not in ANY and (name, task) not in NEITHER]
+CASES = [
+    (name, task) for name in METHODS for task in TASKS if name not in ANY + WEIGHED and (name, task) not in NEITHER
+]
 
 
 def path(nodes: int, *, task: str = "multiclass") -> Data:
@@ -87,8 +91,14 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
             torch.testing.assert_close(before[untouched], whole[untouched], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ANY)
-@pytest.mark.parametrize("make", [lambda method: method, Propagated])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        *((name, lambda method: method) for name in ANY),
+        *((name, Propagated) for name in ANY + WEIGHED),
+        *((name, lambda method: Consensus((method,))) for name in WEIGHED),
+    ],
+)
 def test_those_that_read_the_whole_graph_are_refused(name, make):
     data = path(40)
     detector = detector_of(make(METHODS[name]()), data).calibrate(data, mask=torch.arange(40) % 3 == 2)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from gnnsafe import Detector
+from gnnsafe import CrossEntropy, Detector, train
 from gnnsafe.methods import METHODS
 from gnnsafe.models import GCN
 from gnnsafe.outputs import Penultimate
@@ -69,3 +71,41 @@ def test_threads_get_what_one_after_the_other_would(make):
         sys.setswitchinterval(before)
     assert all(torch.equal(value, statistics[name]) for name, value in model.state_dict().items())
     assert all(module.training for module in model.modules())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks nothing")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_while_threads_score_and_train():
+    """A model, or torch's random numbers, that another thread had in use would be lost to the child for ever."""
+    done, data = Event(), graph(1)
+    detectors = [Detector(Somebodys().train(), name).fit(graph(0)) for name in ("gnnsafe", "react")]
+    expected = [detector.score(data) for detector in detectors]
+
+    def busy(number: int) -> None:
+        model = GCN(6, 8, 3)
+        while not done.is_set():
+            if number:
+                detectors[number % 2].score(data)
+            else:
+                train(model, data, objective=CrossEntropy(), epochs=3)
+
+    def child() -> None:
+        assert all(
+            torch.equal(detector.score(data), scores) for detector, scores in zip(detectors, expected, strict=True)
+        )
+        assert all(module.training for detector in detectors for module in detector.classifier.model.modules())
+        GCN(6, 8, 3)  # draws; torch itself may refuse gradients in a child
+
+    with ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(busy, number) for number in range(4)]
+        try:
+            for _ in range(3):
+                process = multiprocessing.get_context("fork").Process(target=child)
+                process.start()
+                process.join(60)
+                code = process.exitcode
+                process.kill()
+                assert code == 0
+        finally:
+            done.set()
+        assert [task.result() for task in tasks] == [None] * 4

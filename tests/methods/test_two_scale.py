@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
+import statistics
+import warnings
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.conftest import block_graph
 from tests.second_device import other_devices
 from torch import nn
 
 import gnnsafe
 from gnnsafe import Detector, Outputs
-from gnnsafe.errors import InputError
+from gnnsafe.calibration import conformal_p_values
+from gnnsafe.errors import CalibrationWarning, InputError
 from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
-from gnnsafe.methods.evidence import (
-    combined,
-    degree_bounds,
-    excess,
-    rarity,
-    rarity_by_degree,
-    surroundings_weight,
-    weights,
-)
+from gnnsafe.methods.evidence import Compared, Weights, continued_rarity, degree_bounds, excess, rarity
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
@@ -99,16 +96,45 @@ def test_a_node_at_the_centre_is_like_nobody():
         assert cosines(features) == pytest.approx([0.0, 0.5, 0.0, 0.0], abs=1e-6)
 
 
-def test_weights_by_hand():
-    evidence = torch.zeros(3, 10)
-    evidence[1, :4] = 9.0
-    evidence[2, 0] = 9.0
-    q = excess(evidence, torch.ones(3, 10, dtype=torch.bool))
-    assert q.tolist() == pytest.approx([0.0, 0.3, 0.0])
-    assert weights(q).tolist() == pytest.approx([1 / 16, 1.0, 1 / 16])
-    assert surroundings_weight(q).item() == pytest.approx(1.125)
-    assert surroundings_weight(0 * q).item() == pytest.approx(0.25 + 1.75 / (1 + math.exp(6)))
-    assert excess(evidence, torch.zeros(3, 10, dtype=torch.bool)).tolist() == [0.0] * 3  # nobody counts
+def test_excess_by_hand():
+    evidence = torch.zeros(10, 3)
+    evidence[:4, 1] = 9.0
+    evidence[0, 2] = 9.0
+    assert excess(evidence).tolist() == pytest.approx([0.0, 0.3, 0.0])
+    evidence[5:, 1] = torch.nan  # of whom it says nothing
+    assert excess(evidence).tolist() == pytest.approx([0.0, 0.7, 0.0])
+    assert excess(torch.full((10, 3), torch.nan)).tolist() == [0.0] * 3
+
+
+FEATURES = torch.tensor([False, True, False, False, False])  # unlike: two, unknown: one, surroundings: two
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def test_weights_of_a_graph_with_few_odd_nodes_by_hand():
+    """Features unlike the neighbours' in excess 0.08 explain 0.08 of the 0.28 nodes that seem unknown."""
+    each, openness = Weights.of(torch.tensor([0.0, 0.08, 0.28, 0.0, 0.9]).double(), 2, 1, FEATURES)
+    u = [0.02 / 0.22, 0.1 / 0.22, 1.0]
+    scale = math.sqrt(3 / sum(value**2 for value in u))
+    o = max(sigmoid((0.08 - 0.48) / 0.03), sigmoid((0.28 - 4 * 0.08 - 0.25) / 0.05))
+    w = 0.25 + 1.75 * o
+    assert openness.item() == pytest.approx(o)
+    assert each.tolist() == pytest.approx([scale * value for value in u] + [w * 0.02 / 0.92, w])
+
+
+def test_what_opens_a_graph():
+    """Many nodes unlike their neighbours, or many that are unknown where neighbours are alike; never the latter alone
+    where features are unlike, as beside planted nodes."""
+
+    def openness(*q: float) -> float:
+        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, FEATURES).openness)
+
+    assert openness(0.0, 0.0, 0.0) < 0.01
+    assert openness(0.0, 0.6, 0.0) > 0.95
+    assert openness(0.0, 0.0, 0.42) > 0.95
+    assert openness(0.0, 0.2, 0.7) < 0.01
 
 
 def test_rarity_by_degree_by_hand():
@@ -116,28 +142,65 @@ def test_rarity_by_degree_by_hand():
     calibration = torch.cat([torch.arange(100.0), 1000 + torch.arange(110.0)])
     scores, degrees = torch.tensor([49.5, 1049.5, 1049.5, 49.5]), torch.tensor([0.0, 1.0, 7.0, 1.0])
     expected = [101 / 51, 111 / 61, 111 / 61, 1.0]
-    assert rarity_by_degree(scores, degrees, calibration, known).exp().tolist() == pytest.approx(expected)
+    assert Compared.by(known).rarity(scores, degrees, calibration).exp().tolist() == pytest.approx(expected)
     assert degree_bounds(known).tolist() == [0.0]
     assert degree_bounds(known[:150]).tolist() == []  # too few for two groups
-    few = rarity_by_degree(scores, degrees, calibration[:150], known[:150])
+    few = Compared.by(known[:150]).rarity(scores, degrees, calibration[:150])
     torch.testing.assert_close(few, rarity(scores, calibration[:150]))
 
 
-def test_a_score_by_hand():
-    own, surroundings = torch.tensor([[2.0], [0.5]]).double(), torch.tensor([[1.0], [-1.0]]).double()
-    q_own, q_surroundings = torch.tensor([0.0, 0.3]).double(), torch.tensor([0.0, 0.0]).double()
-    scale = math.sqrt(2 / (1 + 1 / 16**2))
-    expected = scale * (2 / 16 + 0.5) + 1.125 * (2 + 1.0 - 1.0)
-    assert combined(own, surroundings, q_own, q_surroundings).item() == pytest.approx(expected)
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_rarity_is_the_logarithm_of_a_conformal_p_value(seed):
+    rng = torch.Generator().manual_seed(seed)
+    calibration = torch.randn(40, generator=rng) * 10 ** float(torch.randint(-20, 30, (1,), generator=rng))
+    scores = torch.cat([calibration[:5], calibration[5:10] + 3 * calibration.std(), torch.tensor([3e38, -3e38])])
+    lowered = scores.double() - 1e-5 * (1 + scores.double().abs())
+    torch.testing.assert_close(
+        rarity(scores, calibration), -conformal_p_values(lowered, calibration.double()).log(), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_each_calibration_node_is_held_against_the_others():
+    calibration = torch.tensor([3.0, 1.0, 2.0, 2.0])
+    assert rarity(calibration, calibration, among=True).exp().tolist() == pytest.approx([4.0, 1.0, 4 / 3, 4 / 3])
+
+
+def test_a_tail_goes_on_by_hand():
+    reference = torch.arange(20.0)  # the top tenth is 18 and 19: a mean excess of 0.5
+    found = continued_rarity(torch.tensor([19.0, 20.0, 9.5, -1.0]), reference)
+    middle = (math.log(21 / 11) + math.log(21 / 10)) / 2
+    assert found.tolist() == pytest.approx([math.log(21), math.log(21) + 2, middle, math.log(21 / 20) - 2])
+
+
+def test_tied_references_and_one_reference():
+    tied = torch.tensor([1.0, 1.0, 1.0, 2.0])
+    assert continued_rarity(tied, tied).exp().tolist() == pytest.approx([1.25, 1.25, 1.25, 5.0])
+    assert continued_rarity(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([1.0])).tolist() == pytest.approx(
+        [math.log(2) - 1, math.log(2), math.log(2) + 1]
+    )
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_what_is_higher_is_never_less_rare(seed):
+    rng = torch.Generator().manual_seed(seed)
+    reference = torch.randn(30, generator=rng).round(decimals=int(torch.randint(0, 3, (1,), generator=rng)))
+    values = (3 * torch.randn(100, generator=rng)).sort().values
+    found = continued_rarity(values, reference)
+    assert (found.diff() >= -1e-12).all()
+    p = conformal_p_values(values.double(), reference.double())
+    held = conformal_p_values(found, continued_rarity(reference, reference))
+    assert torch.equal(p, held)  # ranks are the same on the new scale
 
 
 def test_evidence_that_finds_nothing_hardly_counts():
-    found, noise = torch.zeros(400).double(), torch.rand(6, 400, generator=torch.Generator().manual_seed(0)).double()
+    found, noise = torch.zeros(400).double(), torch.rand(400, 6, generator=torch.Generator().manual_seed(0)).double()
     found[:200] = 5.0
-    evidence = torch.cat([found[None], -noise.log()])
-    q = excess(evidence, torch.ones(7, 400, dtype=torch.bool))
-    score = combined(evidence - 1, evidence[:1] - 1, q, q[:1])
-    plain = evidence.sum(dim=0)
+    evidence = torch.cat([found[:, None], -noise.log(), found[:, None]], dim=1)
+    features = torch.arange(8) == 7
+    each = Weights.of(excess(evidence), 7, 0, features).each
+    score, plain = (evidence - 1) @ each, evidence[:, :7].sum(dim=1)
     assert [float((s[:200, None] > s[None, 200:]).double().mean()) for s in (score, plain)] == pytest.approx(
         [1.0, 0.93], abs=0.02
     )
@@ -157,17 +220,92 @@ def detector(blocks):
 
 
 def test_the_score_is_its_evidence_put_together(detector, blocks):
-    outputs = detector.outputs(blocks)
-    evidence = detector.method.evidence(outputs)
-    heard = torch.bincount(blocks.edge_index[1], minlength=120) > 0
-    q = excess(evidence, heard.expand(len(evidence), -1))
-    centred = evidence - detector.method.means_[:, None]
-    torch.testing.assert_close(detector.score(blocks), combined(centred[:6], centred[6:], q[:6], q[6:]).float())
+    method, outputs = detector.method, detector.outputs(blocks)
+    evidence = method.rows(outputs)
+    assert evidence.shape == (120, 9)
+    assert evidence[:, 3].isnan().all()  # the graph is undirected: degree balance says nothing
     energy = rarity(Energy().score(outputs), Energy().score(outputs)[blocks.val_mask])
-    torch.testing.assert_close(evidence[4], energy)
-    assert (centred[5] == 0).all()  # the graph is undirected: degree balance says nothing
-    held_out = evidence[:, blocks.val_mask].mean(dim=1)
-    assert ((held_out > 0.8) & (held_out < 1.05)).all()  # 1 on average, less what n nodes leave out
+    torch.testing.assert_close(evidence[:, 5], energy)
+    scored = method.scored(outputs)
+    each, openness = Weights.of(excess(evidence), 4, 2, torch.arange(9) == 1)
+    means = method.known_.nanmean(dim=0)
+    z, known = ((rows - means).nan_to_num(0.0) @ each for rows in (evidence, method.known_))
+    shift = (1 - openness) * (z.median() - known.median()).clamp(min=0)
+    torch.testing.assert_close(scored.compared, continued_rarity(z - shift, known).float())
+    torch.testing.assert_close(scored.scores, (continued_rarity(z, known) + 4 * openness).float())
+    assert 0.8 < float(method.known_.nanmean()) < 1.05  # 1 on average, less what n nodes leave out
+
+
+def test_p_values_compare_nodes_under_the_same_weights(detector, blocks):
+    """Each is a node's rank among the validation nodes by the weights of the graph that it is in, without the lift."""
+    detector.calibrate(blocks)
+    other = blocks.clone()
+    other.x = other.x[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
+    p = detector.p_values(other)
+    method = detector.method
+    assert 0.2 < float(method.openness_) < 0.9
+    rows = method.rows(detector.outputs(other))
+    z, known = method.weighted(rows) - method.shift_, method.weighted(method.known_)
+    torch.testing.assert_close(p, conformal_p_values(z, known))
+    lifted = detector.score(other).double() - continued_rarity(method.weighted(rows), known)
+    torch.testing.assert_close(lifted, torch.full_like(lifted, 4 * float(method.openness_)), rtol=1e-5, atol=1e-5)
+
+
+def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, blocks):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        detector.calibrate(blocks)
+    count = int(blocks.val_mask.sum())
+    assert len(detector.calibration_.scores) == count
+    ranks = detector.calibration_.p_values(detector.calibration_.scores)
+    assert ranks.min() >= 1 / (count + 1)
+    some = blocks.val_mask.clone()
+    some[some.nonzero().flatten()[0]] = False
+    with pytest.warns(CalibrationWarning, match="has learnt from"):  # others than those that it has learnt from
+        detector.calibrate(blocks, mask=some)
+
+
+def test_false_alarms_of_exchangeable_nodes():
+    """Validation and test nodes are drawn anew from one pool: 10 % asked, over 60 splits."""
+    rates = []
+    for seed in range(60):
+        data = block_graph(num_nodes=400, seed=1)
+        order = torch.randperm(400, generator=torch.Generator().manual_seed(seed))
+        for name, nodes in (("train_mask", order[:60]), ("val_mask", order[60:160]), ("test_mask", order[160:])):
+            mask = torch.zeros(400, dtype=torch.bool)
+            mask[nodes] = True
+            data[name] = mask
+        torch.manual_seed(0)
+        detector = Detector(GCN(8, 16, 3), "two-scale").fit(data).calibrate(data)
+        rates.append(float(detector.predict(data, false_alarm=0.1)[data.test_mask].double().mean()))
+    error = statistics.stdev(rates) / len(rates) ** 0.5
+    assert statistics.mean(rates) < 0.1 + 3 * error
+    assert statistics.mean(rates) > 0.07
+
+
+def test_parts_are_scored_by_the_weights_of_the_graph_that_was_seen_last(detector, blocks):
+    other = blocks.clone()
+    other.x = other.x[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
+    scores = detector.score(other)
+    touched, new = detector.score_new(other, [3], touched=False)
+    torch.testing.assert_close(new, scores[touched], rtol=1e-4, atol=1e-4)
+    detector.score(blocks)  # whose weights are others
+    assert not torch.allclose(detector.score_new(other, [3], touched=False).scores, scores[touched])
+
+
+def test_batches_read_the_graph_as_a_whole(detector, blocks):
+    scores, p = detector.score(blocks), detector.calibrate(blocks).p_values(blocks)
+    torch.testing.assert_close(detector.score(blocks, batch_size=50), scores, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(detector.p_values(blocks, batch_size=50), p)
+
+
+def test_a_part_of_a_directed_graph_knows_who_points_to_many():
+    data = block_graph(num_nodes=60)
+    data.edge_index = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
+    detector = Detector(GCN(8, 16, 3), "degree-balance").fit(data)
+    scores = detector.score(data)
+    touched, new = detector.score_new(data, [0, 30], touched=False)
+    assert torch.equal(new, scores[touched])
 
 
 def test_a_graph_that_is_odd_as_a_whole_scores_higher(detector, blocks):
@@ -180,9 +318,9 @@ def test_a_graph_that_is_odd_as_a_whole_scores_higher(detector, blocks):
 def test_a_node_that_nobody_points_to_has_no_neighbours_to_be_unlike(detector, blocks):
     alone = blocks.clone()
     alone.edge_index = alone.edge_index[:, alone.edge_index[1] != 7]
-    evidence, means = detector.method.evidence(detector.outputs(alone)), detector.method.means_
-    assert torch.equal(evidence[:4, 7], means[:4])
-    assert evidence[4, 7] != means[4]  # its energy it has of its own
+    evidence = detector.method.rows(detector.outputs(alone))[7]
+    assert evidence[:5].isnan().all()
+    assert evidence[5:].isfinite().all()  # its energy it has of its own
 
 
 def test_evidence_that_is_the_same_for_all_changes_no_order_and_lifts_no_graph(blocks, detector):
@@ -195,18 +333,15 @@ def test_evidence_that_is_the_same_for_all_changes_no_order_and_lifts_no_graph(b
 
     other = blocks.clone()
     other.x = other.x[torch.randperm(120, generator=torch.Generator().manual_seed(0))]
-    method = Detector(detector.classifier.model, TwoScale(own=(MSP(), Same()))).fit(blocks).method
+    method = Detector(detector.classifier.model, TwoScale(unlike=(MSP(), Same()))).fit(blocks).method
     for graph in (blocks, other):
-        outputs = detector.outputs(graph)
-        centred = method.evidence(outputs) - method.means_[:, None]
-        assert (centred[1] == 0).all()
+        assert (method.rows(detector.outputs(graph))[:, 1] == method.known_[:, 1].mean()).all()
 
 
 def test_a_few_directed_edges_in_an_undirected_world_are_no_evidence(blocks, detector):
     directed = blocks.clone()
     directed.edge_index = directed.edge_index[:, 3:]
-    evidence = detector.method.evidence(detector.outputs(directed))
-    assert (evidence[5] == detector.method.means_[5]).all()
+    assert detector.method.rows(detector.outputs(directed))[:, 3].isnan().all()
 
 
 def test_a_model_without_embeddings(blocks):
@@ -230,15 +365,15 @@ def test_a_saved_one_gives_the_same(detector, blocks, tmp_path):
 
 
 def test_other_methods_may_be_its_evidence(blocks, detector):
-    method = TwoScale(own=(MSP(),), surroundings=(FeatureNorm(),))
+    method = TwoScale(unlike=(MSP(),), unknown=(Energy(),), surroundings=(FeatureNorm(),))
     scored = Detector(detector.classifier.model, method).fit(blocks)
-    assert scored.method.evidence(scored.outputs(blocks)).shape == (2, 120)
+    assert scored.method.rows(scored.outputs(blocks)).shape == (120, 3)
 
 
 @pytest.mark.parametrize("given", [(), MSP(), ("msp",)])
 def test_what_is_no_evidence(given):
-    with pytest.raises(InputError, match=r"^'(own|surroundings)' must be a tuple of methods \(got"):
-        TwoScale(own=given)
+    with pytest.raises(InputError, match=r"^'unlike' must be a tuple of methods \(got"):
+        TwoScale(unlike=given)
     with pytest.raises(InputError, match=r"^'surroundings' must be a tuple of methods \(got"):
         TwoScale(surroundings=given)
 
@@ -247,6 +382,11 @@ def test_without_validation_nodes_it_cannot_be_fitted(blocks):
     del blocks.val_mask
     with pytest.raises(InputError, match=r"val_mask"):
         Detector(GCN(8, 16, 3), TwoScale()).fit(blocks)
+
+
+def test_it_is_called_by_what_is_not_usual():
+    assert repr(TwoScale()) == "TwoScale()"
+    assert repr(TwoScale(unknown=(Energy(),))) == "TwoScale(unknown=(Energy(temperature=1.0),))"
 
 
 def test_a_bank_is_bounded():

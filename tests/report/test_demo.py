@@ -14,7 +14,7 @@ from gnnsafe.bench.run import Result
 from gnnsafe.bench.summary import summaries
 from gnnsafe.errors import MissingExtraError
 from gnnsafe.metrics import detection, threshold
-from gnnsafe.report.demo import demo_document, demo_grid
+from gnnsafe.report.demo import PANELS, demo_document, demo_grid
 from gnnsafe.report.distributions import distributions
 from gnnsafe.report.document import as_html
 from gnnsafe.report.grid import terminal_grid
@@ -31,14 +31,14 @@ def results() -> list[Result]:
         right = inside < -4.5
         return Result("cora", shift, seed, method, detection(inside, outside), 0.75, inside, outside, right)
 
-    methods = ("MSP", "Energy", "GNNSafe", "GNNSafe++")
+    methods = ("MSP", "Energy", "GNNSafe", "GNNSafe++", "TwoScale")
     return [result(shift, seed, m) for shift in ("structure", "label") for seed in (0, 1) for m in methods]
 
 
 def test_the_demo_table(results):
     table = [[entry.text for entry in row] for row in demo_grid(summaries(results)).rows]
-    assert [row[0] for row in table] == ["structure", "", "", "", "label", "", "", ""]
-    assert [row[3] for row in table] == ["70.9", "71.7", "87.5", "90.6", "91.4", "91.4", "92.8", "92.8"]
+    assert [row[0] for row in table] == ["structure", "", "", "", "", "label", "", "", "", ""]
+    assert [row[3] for row in table] == ["70.9", "71.7", "87.5", "90.6", "–", "91.4", "91.4", "92.8", "92.8", "–"]
     assert all(re.fullmatch(r"\d+\.\d ± \d+\.\d", text) for row in table for text in (row[2], *row[4:]))
     figures = summaries(results)[0].metrics
     order = ("auroc", "aupr_in", "fpr95", "accuracy")
@@ -53,18 +53,21 @@ def test_the_demo_table_fits_80_columns(results):
     text = screen.getvalue()
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
-    assert text.count("±") == 8 * 4
+    assert text.count("±") == 10 * 4
 
 
 def test_the_threshold_is_drawn_where_95_percent_of_id_nodes_lie_left(results, values):
-    spec = distributions(results).to_dict()
+    spec = distributions(results, PANELS).to_dict()
     panels = [panel for row in spec["vconcat"] for panel in row["hconcat"]]
-    assert [len(row["hconcat"]) for row in spec["vconcat"]] == [3, 3]
+    assert [len(row["hconcat"]) for row in spec["vconcat"]] == [4, 4]
     first = next(r for r in results if r.method == "Energy")
     line = values(spec, panels[0]["layer"][1])[0]["threshold"]
     assert line == pytest.approx(threshold(first.id_scores))
     assert np.mean(first.id_scores <= line) == pytest.approx(0.95)
     titles = [panel["title"]["text"] for panel in panels]
+    axes = [panel["layer"][0]["encoding"]["x"]["title"] for panel in panels]
+    assert axes[:4] == ["energy (higher = more OOD)"] * 3 + ["score (higher = more OOD)"]
+    assert titles[3] == "TwoScale, structure shift"
     assert titles[:3] == ["Energy, structure shift", "GNNSafe, structure shift", "GNNSafe++, structure shift"]
 
 
@@ -88,7 +91,7 @@ def test_the_page_is_one_file_that_needs_no_network(results):
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, _: tags.update([tag])
     parser.feed(page)
-    assert tags["tr"] == 1 + 8
+    assert tags["tr"] == 1 + 10
     assert tags["html"] == tags["body"] == tags["figure"] == 1
     assert len(page) < 5_000_000
 

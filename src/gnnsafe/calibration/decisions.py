@@ -21,6 +21,7 @@ from gnnsafe.calibration.p_values import (
     false_discoveries,
     nodes_needed,
 )
+from gnnsafe.calibration.sets import ROUNDING, KnownClasses
 from gnnsafe.checks import check_mask, check_scores
 from gnnsafe.errors import CalibrationWarning, require, require_known, require_seed
 
@@ -42,10 +43,14 @@ class Calibration:
     scores: Tensor
     classes: Tensor | None = None
     num_classes: int = 0
+    known: KnownClasses | None = None
+    """The nodes' true classes, for `sets`."""
 
     def __post_init__(self) -> None:
         check_scores(self.scores)
         require(len(self.scores) > 0, "mask", "hold at least one node", "an empty mask")
+        labelled = len(self.scores if self.known is None else self.known.labels)
+        require(labelled == len(self.scores), "known", f"have {len(self.scores)} labels", labelled)
         object.__setattr__(self, "scores", self.scores.cpu())
         object.__setattr__(self, "classes", None if self.classes is None else self.classes.cpu())
 
@@ -79,7 +84,7 @@ class Calibration:
     def counts(self) -> Tensor:
         """How many calibration nodes there are, in each class or in all."""
         if self.classes is None:
-            return torch.tensor([len(self.scores)])
+            return torch.tensor([len(self.scores)], device="cpu")
         return torch.bincount(self.classes, minlength=self.num_classes)
 
     def thresholds(self, false_alarm: float) -> Tensor:
@@ -121,6 +126,13 @@ class Calibration:
             flags[asked] = false_discoveries(p[asked], fdr, storey=storey)
             self._warn_of_discoveries(p[asked], flags, fdr)
         return flags
+
+    def sets(self, p: Tensor, logits: Tensor, error: float) -> Tensor:
+        """The classes that each node conforms to, by p-values and logits, [nodes, classes]; see `KnownClasses.sets`."""
+        assert self.known is not None
+        counts = self.counts() if self.classes is None else self.counts()[self.classes]
+        ranks = self.p_values(self.scores, self.classes) - ROUNDING / (counts + 1).double()
+        return self.known.sets(p, logits, ranks, error, by_class=self.classes is not None)
 
     def _finer(self, p: Tensor) -> bool:
         """Whether p-values go below 1 / (n + 1): extrapolated or randomised ones do, and no count is too small."""

@@ -18,8 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `explain`."""
     parser.description = (
         "Says where a node's score stands among held-out ID nodes, how much of it is its own and how much "
-        "comes from which other nodes, what class the model sees and which training classes are nearest. With --out it "
-        "also draws the nodes around it, coloured by score."
+        "comes from which other nodes, what each piece of evidence adds where the method weighs several, what class "
+        "the model sees and which training classes are nearest. With --out it also draws the nodes around it, coloured "
+        "by score."
     )
     parser.epilog = "Example: gnnsafe explain detector/ new_graph/ --node 17 --out why.png"
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")

@@ -41,6 +41,10 @@ __all__ = [
 
 READ = ("graph", "graphs", "edges", "exposure", "detector", "plan", "nodes")  # options that name what is read
 
+METHOD = (
+    "the OOD score (default: two-scale, or the most of it that can be fitted on this graph; with exposure gnnsafe, the "
+    "paper's)"
+)
 GRAPH = "a folder with nodes and edges tables (.parquet, .csv), a table of nodes, an .npz or a .pt file"
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, path, place, progress_bar, terminal
+from gnnsafe.cli.options import (
+    GRAPH,
+    METHOD,
+    add_graph_options,
+    given_graph,
+    output,
+    path,
+    place,
+    progress_bar,
+    terminal,
+)
 from gnnsafe.cli.train import bound_lines, rate_notes
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import require
@@ -31,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
     usual = (Method.objective, Method.model)  # others read a model made for them
     any_model = [name for name, method in METHODS.items() if (method.objective, method.model) == usual]
-    parser.add_argument("--method", choices=any_model, required=True, help="the OOD score")
+    parser.add_argument("--method", choices=any_model, help=METHOD)
     parser.add_argument("--out", metavar="FOLDER", type=path, required=True, help="where the detector is written")
     add_graph_options(parser)
     parser.set_defaults(command=_refit)

@@ -22,7 +22,7 @@ from gnnsafe.cli.options import (
     terminal,
     whole,
 )
-from gnnsafe.detector import Decisions, Detector, load
+from gnnsafe.detector import ClassSets, Decisions, Detector, load
 from gnnsafe.devices import chosen_device, on_device
 from gnnsafe.errors import InputError, require
 from gnnsafe.files import writable
@@ -41,8 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Scores every node of a graph by a detector that 'gnnsafe train' (or Detector.save) has written. "
         "The table has a row per node: its id, the predicted class and its probability, the score (higher = more "
-        "out-of-distribution), the p-value among held-out ID nodes, and a flag: true = out-of-distribution. Prints a "
-        "summary, by time where the graph has a column 'timestamp'. Several graphs give a table each, named after them."
+        "out-of-distribution), the p-value among held-out ID nodes, a flag: true = out-of-distribution, and with "
+        "--sets the classes that the node conforms to. Prints a summary, by time where the graph has a column "
+        "'timestamp'. Several graphs give a table each, named after them."
     )
     parser.epilog = (
         "Example: gnnsafe score detector/ new_graph/ --out scores.csv --fdr 0.1. Another: gnnsafe score detector/ "
@@ -78,6 +79,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--storey", action="store_true", help="with --fdr: estimate how many nodes are ID by those with p > 1/2, "
         "instead of counting all; assumes that ID nodes score no higher than the calibration nodes did",
     )  # fmt: skip
+    parser.add_argument(
+        "--sets", metavar="ERROR", type=share, help="add a column 'set': the classes that the node conforms to, as a "
+        "list (in CSV as JSON), empty for none of the known classes; at most this share of ID nodes lacks its own",
+    )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of --p-values randomized (default: 0)")
     add_device_option(parser)
     add_graph_options(parser)
@@ -91,8 +96,8 @@ def _score(arguments: argparse.Namespace) -> None:
     detector.calibrated()
     console = terminal()
     for graph, table in tables.items():
-        data, mask, decided = _decided(arguments, detector, graph, table)
-        lines = _lines(arguments, decided)
+        data, mask, decided, sets = _decided(arguments, detector, graph, table)
+        lines = _lines(arguments, decided) + _set_lines(arguments.sets, sets)
         console.print(f"{graph}: {'; '.join(lines)}" if len(tables) > 1 else "\n".join(lines), soft_wrap=True)
         if "timestamp" in data:
             console.print(period_table(data.timestamp[mask].numpy(), decided.p_values.numpy(), decided.flags.numpy()))
@@ -103,7 +108,7 @@ def _score(arguments: argparse.Namespace) -> None:
 
 def _decided(
     arguments: argparse.Namespace, detector: Detector, graph: str, table: Path
-) -> tuple[Data, Tensor, Decisions]:
+) -> tuple[Data, Tensor, Decisions, ClassSets | None]:
     """One graph read, decided about and written: the graph, the nodes asked about, and what is said about them."""
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {graph}", total=3)
@@ -112,9 +117,11 @@ def _decided(
         progress.update(task, description="Scoring", completed=1)
         there = moved(data, chosen_device(arguments.device))
         decided = on_device(detector.decide(there, mask=mask, **_settings(arguments)), torch.device("cpu")).of(mask)
+        sets = detector.predict_sets(there, error=arguments.sets).of(mask) if arguments.sets else None
         progress.update(task, description="Writing", completed=2)
-        write_table(table, decided.to_arrow())
-    return data, mask, decided
+        rows = decided.to_arrow()
+        write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
+    return data, mask, decided, sets
 
 
 def _tables(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -176,3 +183,11 @@ def _lines(arguments: argparse.Namespace, decided: Decisions) -> list[str]:
         return [lead, f"expected false alarms: at most {most}"]
     level = arguments.false_alarm or FALSE_ALARM
     return [lead, f"expected false alarms: at most {level:g} of the ID nodes, {level * nodes:,.0f} if all are ID"]
+
+
+def _set_lines(error: float | None, sets: ClassSets | None) -> list[str]:
+    """How many nodes are none of the known classes, and how much the sets of the others say."""
+    if sets is None:
+        return []
+    empty, sure = int(sets.empty.sum()), int((sets.sizes == 1).sum())
+    return [f"sets at error {error:g}: {empty:,} empty ({empty / len(sets):.1%}), {sure:,} of one class"]

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from gnnsafe.bench.recipes import backbones
 from gnnsafe.cli.options import (
     GRAPH,
+    METHOD,
     add_device_option,
     add_graph_options,
     given_files,
@@ -65,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--objective", choices=OBJECTIVES, help="(default: the method's, cross-entropy for most; with --exposure "
         "energy-margin)",
     )  # fmt: skip
-    parser.add_argument("--method", choices=METHODS, default="gnnsafe", help="the OOD score (default: gnnsafe)")
+    parser.add_argument("--method", choices=METHODS, help=METHOD)
     parser.add_argument("--epochs", metavar="N", type=positive, default=200, help="of training (default: 200)")
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of weights and split (default: 0)")
     parser.add_argument(

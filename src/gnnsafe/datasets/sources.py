@@ -14,7 +14,7 @@ from gnnsafe.datasets.cache import cache_folder, cached_graph
 from gnnsafe.errors import DataNotFoundError, InputError
 from gnnsafe.graph import Data
 
-__all__ = ["Files", "data_root"]
+__all__ = ["Files", "data_root", "raw_download"]
 
 COUNTED = ("nodes", "edges", "features", "classes")
 
@@ -29,14 +29,28 @@ def data_root(root: str | os.PathLike[str] | None) -> Path | None:
     return Path(given)
 
 
+def raw_download(kind: str, path: str, files: tuple[str, ...]) -> Callable[[Path], None]:
+    """What fetches the files of PyG's data set of that kind, and reads none: PyG would go on and run their pickles."""
+
+    def download(root: Path) -> None:
+        import torch_geometric.datasets
+        from torch_geometric.data import download_url
+
+        url = getattr(torch_geometric.datasets, kind).url.removesuffix("{}.npz").rstrip("/")
+        for file in files:
+            download_url(f"{url}/{file}", str(root / path))
+
+    return download
+
+
 @dataclass(frozen=True)
 class Files:
     """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
     A download is held against `counts`, the published numbers of nodes and of edges, before it is kept, and where it is
-    known against `sha256`, that of all files one after the other; their publishers say none. Where `counts` go on with
-    the numbers of features and of classes, files at hand are held against all four, too.
+    known against `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Where
+    `counts` go on with the numbers of features and of classes, files at hand are held against all four, too.
     """
 
     name: str
@@ -104,11 +118,9 @@ class Files:
             )
 
     def digest(self, folder: Path) -> str:
-        """The SHA-256 of all files one after the other."""
-        found = hashlib.sha256()
-        for name in self.files:
-            found.update((folder / name).read_bytes())
-        return found.hexdigest()
+        """The SHA-256 of the SHA-256 of each file, one after the other."""
+        each = (hashlib.sha256((folder / name).read_bytes()).digest() for name in self.files)
+        return hashlib.sha256(b"".join(each)).hexdigest()
 
     def _downloaded(self) -> Path:
         cache = cache_folder()

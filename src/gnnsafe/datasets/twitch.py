@@ -8,7 +8,7 @@ import torch
 
 from gnnsafe.datasets.public import row_normalised
 from gnnsafe.datasets.reading.npz import zipped_arrays
-from gnnsafe.datasets.sources import Files
+from gnnsafe.datasets.sources import Files, raw_download
 from gnnsafe.graph import Data
 
 __all__ = ["EXPOSURE", "ID", "OOD", "country"]
@@ -32,9 +32,5 @@ def country(name: str) -> Files:
         # A multi-hot row sums to its number of words; PyG's 128 numbers have signs, and no sum to divide by.
         return row_normalised(data) if (data.x >= 0).all() else data
 
-    def download(root: Path) -> object:
-        from torch_geometric.datasets import Twitch
-
-        return Twitch(str(root / "Twitch"), name)
-
-    return Files(f"twitch-{name.lower()}", f"Twitch/{name}/raw", (f"{name}.npz",), read, download, COUNTS[name])
+    path, files = f"Twitch/{name}/raw", (f"{name}.npz",)
+    return Files(f"twitch-{name.lower()}", path, files, read, raw_download("Twitch", path, files), COUNTS[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
 from gnnsafe.detector.loading import load
+from gnnsafe.detector.sets import ClassSets
 from gnnsafe.new_scores import NewScores
 
-__all__ = ["Decisions", "Detector", "NewScores", "load"]
+__all__ = ["ClassSets", "Decisions", "Detector", "NewScores", "load"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gnnsafe.errors import InputError, MissingExtraError
+from gnnsafe.detector.tables import arrow_table, data_frame
 
 __all__ = ["Decisions"]
 
@@ -54,11 +54,7 @@ class Decisions:
         Raises:
             MissingExtraError: pyarrow is not installed.
         """
-        try:
-            import pyarrow as pa
-        except ImportError as error:
-            raise MissingExtraError(f"an Arrow table needs {error.name}: pip install 'gnnsafe[tables]'") from error
-        return pa.table({name: _arrow(name, values) for name, values in self._columns().items()})
+        return arrow_table(self._columns())
 
     def to_pandas(self) -> Any:
         """The same as a `pandas.DataFrame`.
@@ -66,11 +62,7 @@ class Decisions:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError(f"a data frame needs {error.name}: pip install pandas") from error
-        return pd.DataFrame(self._columns())
+        return data_frame(self._columns())
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {"id": list(self.ids)}
@@ -80,15 +72,3 @@ class Decisions:
             columns |= {"predicted": named, "probability": self.probabilities.cpu().numpy()}
         rest = {"score": self.scores, "p_value": self.p_values, "flag": self.flags}
         return columns | {name: values.cpu().numpy() for name, values in rest.items()}
-
-
-def _arrow(name: str, values: Any) -> Any:
-    """A column as Arrow takes it; whole numbers that only uint64 holds, as such."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except OverflowError:
-        return pa.array(values, pa.uint64())
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"'{name}' must be of one type to be a column (got {error}); correct data.node_id") from error

@@ -13,17 +13,19 @@ import torch
 from torch import Tensor
 
 from gnnsafe.batches import Answers, in_batches
-from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, Tail
+from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, KnownClasses, Tail
 from gnnsafe.checks import check_mask, check_nodes
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.saving import save
 from gnnsafe.detector.scoring import Scorer
+from gnnsafe.detector.sets import ClassSets
+from gnnsafe.devices import on_device
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
 from gnnsafe.errors import CalibrationWarning, InputError, require, require_whole
 from gnnsafe.explanation import Explanation, explanation
-from gnnsafe.graph import Graph, node_ids, node_mask, node_number
+from gnnsafe.graph import Graph, node_ids, node_labels, node_mask, node_number
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import base_scores_of
+from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
 from gnnsafe.models import MODELS, Model
 from gnnsafe.new_scores import NewDecisions, NewScores, Parts, Reach, new_scores
 from gnnsafe.outputs import Outputs
@@ -33,7 +35,10 @@ __all__ = ["Detector"]
 
 
 class Detector(Scorer):
-    """Score the nodes of graphs by `method` (GNNSafe unless told; a method or its name) on the outputs of `model`.
+    """Score the nodes of graphs by `method` (a method or its name) on the outputs of `model`.
+
+    Unless told it is `TwoScale`, or the most of it that can be fitted on the training graph: a `MethodWarning` says
+    what is missing, such as a `val_mask` with 20 nodes.
 
     The model is any module called `(x, edge_index)` that returns logits, or called by `forward(model, data)`. Its
     training mode and gradients are left as they were found. Methods that read the penultimate embedding find it in
@@ -44,7 +49,7 @@ class Detector(Scorer):
     method read them: the one that the model's training features were scaled by (`FeatureScaling.fitted`). With
     `undirected=True` each edge of every graph is read in both directions, repeated ones once, by all that it does.
 
-        detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask
+        detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask, data.val_mask
         scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
         detector.calibrate(data)                                # data.val_mask
         flags = detector.predict(new_data, false_alarm=0.05)    # at most 5 % of ID nodes flagged
@@ -74,7 +79,7 @@ class Detector(Scorer):
                 or method is not known or larger than is said.
         """
         if batch_size is None and hops is None:
-            return self.method.score(self.outputs(data))
+            return self._scored(self.outputs(data)).scores
         return self._answers(data, batch_size, hops)[1].scores
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
@@ -83,33 +88,44 @@ class Detector(Scorer):
         They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
         or the method anything; training nodes are refused, and where validation nodes chose the epoch, others are
         better. `by_class` compares a node with the calibration nodes of its own predicted class, so that error rates
-        hold in each class.
+        hold in each class. Where their classes are known, `data.y` (−1 where not), `predict_sets` compares with them.
         """
         graph, outputs = self._outputs_as_fitted(data)
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
         nodes = self.used_.untaught(name, graph, held_out)
-        if count := nodes.among(self.used_.validated):
+        count = nodes.among(self.used_.validated)
+        known = self.method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
+        if count and known is None:
             warnings.warn(
                 f"{self.method!r} has learnt from {count} of these {int(held_out.sum())} nodes, which val_mask held: "
                 "they are no longer held out; calibrate with mask=…, a mask of other ID nodes",
                 CalibrationWarning,
                 stacklevel=2,
             )
-        self._calibrate(outputs, held_out, by_class)
+        scores = self._scored(outputs).compared[held_out]
+        self._calibrate(scores if known is None else known, outputs, held_out, by_class)
         self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
         return self
 
-    def _calibrate(self, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
-        scores = self.method.score(outputs)[held_out]
+    def _calibrate(self, scores: Tensor, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
+        known = self._known_classes(outputs, held_out)
         if not by_class:
-            self.calibration_ = Calibration(scores)
+            self.calibration_ = Calibration(scores, known=known)
             return
         require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
         require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
-        self.calibration_ = Calibration(scores, outputs.logits[held_out].argmax(dim=1), outputs.logits.shape[1])
+        logits = outputs.logits[held_out]
+        self.calibration_ = Calibration(scores, logits.argmax(dim=1), logits.shape[1], known)
+
+    def _known_classes(self, outputs: Outputs, held_out: Tensor) -> KnownClasses | None:
+        unlabelled = getattr(outputs.graph, "y", None) is None
+        if unlabelled or self.classifier is None or self.task != "multiclass":
+            return None
+        labels = node_labels(outputs.graph)
+        return KnownClasses.of(outputs.logits[held_out], labels[held_out.to(labels.device)])
 
     def p_values(
         self,
@@ -128,7 +144,7 @@ class Detector(Scorer):
         """
         calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
         classes = None if calibration.classes is None else answers.predicted
-        return calibration.p_values(answers.scores, classes, seed=seed, tail=tail)
+        return calibration.p_values(answers.compared, classes, seed=seed, tail=tail)
 
     def predict(
         self,
@@ -204,7 +220,7 @@ class Detector(Scorer):
         """
         calibration, (graph, answers) = self.calibrated(), self._answers(data, batch_size, hops)
         classes = None if calibration.classes is None else answers.predicted
-        p = calibration.p_values(answers.scores, classes, seed=seed, tail=tail)
+        p = calibration.p_values(answers.compared, classes, seed=seed, tail=tail)
         return Decisions(
             node_ids(graph) or range(graph.num_nodes),
             answers.scores,
@@ -214,6 +230,43 @@ class Detector(Scorer):
             answers.probabilities,
             self.class_names_,
         )
+
+    def predict_sets(
+        self, data: Graph, *, error: float = 0.1, batch_size: int | None = None, hops: int | None = None
+    ) -> ClassSets:
+        """The classes that each node conforms to, at an error rate; an empty set says: to none of the known classes.
+
+        An ID node's set holds its class with a probability of at least 1 − error, on average and where ID nodes are
+        exchangeable with the calibration nodes; after `calibrate(…, by_class=True)` that holds in each class. A node is
+        left without any class by its OOD score, and without some by its logits; see `gnnsafe.calibration`.
+
+            sets = detector.predict_sets(new_data, error=0.1)
+            sets.names(17), sets.empty                        # ("red", "blue"), and who is none of the known classes
+
+        Args:
+            data: The graph.
+            error: Of the ID nodes at most this share has a set without their class.
+            batch_size: How many nodes are scored at a time; see `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
+
+        Returns:
+            `members`, a boolean tensor [nodes, classes], with `.sizes`, `.empty`, `.names(node)` and tables.
+
+        Raises:
+            NotFittedError: The detector is not fitted or not calibrated.
+            InputError: The model is not a multiclass one, no calibration node's class is known, or the graph is unlike
+                the training graph.
+        """
+        multiclass = self.classifier is not None and self.task == "multiclass"
+        got = "no model" if self.classifier is None else self.task
+        require(multiclass, "model", "be a multiclass one for sets of classes", got, "use predict(data)")
+        calibration, remedy = self.calibrated(), "set data.y at the calibration nodes, then calibrate(data) again"
+        require(calibration.known is not None, "y", "be known for calibration nodes to make sets", "none", remedy)
+        graph, answers = self._answers(data, batch_size, hops, logits=True)
+        assert answers.logits is not None  # as the model is a multiclass one
+        p = calibration.p_values(answers.compared, None if calibration.classes is None else answers.predicted)
+        members = calibration.sets(p, answers.logits, error)
+        return ClassSets(node_ids(graph) or range(graph.num_nodes), members, self.class_names_)
 
     def check_calibration(
         self, data: Graph, mask: Tensor | None = None, *, levels: tuple[float, ...] = LEVELS
@@ -236,7 +289,9 @@ class Detector(Scorer):
     def explain(self, data: Graph, *, node: int | str) -> Explanation:
         """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes.
 
-        `node` is its number or, as text, its id in `data.node_id`.
+        Where the method weighs evidence (`TwoScale`, `Consensus`), also what each piece adds, who was heard in those
+        that are propagated, and what the graph as a whole did. The graph is read for this alone: `score_new` goes on
+        with the one that was scored last. `node` is its number or, as text, its id in `data.node_id`.
         """
         outputs = self.outputs(data)
         node = node_number(outputs.graph, node)
@@ -255,6 +310,8 @@ class Detector(Scorer):
         message-passing layers. One that reads the whole graph at once (a norm over all nodes, a virtual node) has no
         such number: a few nodes are scored on another part of the graph too, and where that makes a difference it is
         refused. With `touched=False` the given nodes alone are scored, which reads far less where few edges lead far.
+        A method that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
+        whole, or, before that, of the training graph: score the whole again when much of it has changed.
 
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
@@ -281,20 +338,23 @@ class Detector(Scorer):
 
             touched, scores, p_values, flags = detector.predict_new(data, nodes, false_alarm=0.05)
         """
-        calibration, (found, logits) = self.calibrated(), self._score_new(data, nodes, hops, touched)
+        calibration, (found, compared, logits) = self.calibrated(), self._score_new(data, nodes, hops, touched)
         classes = None if calibration.classes is None else logits.argmax(dim=1)
-        p = calibration.p_values(found.scores, classes, seed=seed, tail=tail)
+        p = calibration.p_values(compared, classes, seed=seed, tail=tail)
         return NewDecisions(*found, p, calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, storey=storey))
 
     def _score_new(
         self, data: Graph, nodes: Tensor | Sequence[int], hops: int | None, touched: bool
-    ) -> tuple[NewScores, Tensor]:
-        parts = self._parts(data, hops, self.method.reach(), self.method.score)
+    ) -> tuple[NewScores, Tensor, Tensor]:
+        """The scores, what p-values compare, and the logits."""
+        parts = self._parts(data, hops, self.method.reach(), partial(part_scores, self.method))
         given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
         if not given.any():
             scores = torch.empty(0, device=given.device)
-            return NewScores(scores.long(), scores), scores.unsqueeze(1)
-        return new_scores(parts, given, touched=touched)
+            return NewScores(scores.long(), scores), scores, scores.unsqueeze(1)
+        found, logits = new_scores(parts, given, touched=touched)
+        scores, compared = found.scores.T.contiguous()
+        return NewScores(found.nodes, scores), compared, logits
 
     def diagnose(
         self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
@@ -303,8 +363,8 @@ class Detector(Scorer):
 
         No OOD data is needed. Trouble is planted among held-out nodes, those of `data.test_mask` or all that are
         neither training nor validation nodes: classes taken out of what detectors see (their labels must be known),
-        nodes, regions and a whole graph with other features or edges. Candidates are the method's own score with other
-        steps and alpha, and other methods. Heterophilic graphs get a warning.
+        nodes, regions and a whole graph with other features or edges. Candidates are the method's own score, with other
+        steps and alpha too unless it is TwoScale's, and other methods. Heterophilic graphs get a warning.
 
         Args:
             data: The graph that the detector was fitted on, with `y` and `train_mask`.
@@ -331,16 +391,29 @@ class Detector(Scorer):
         """
         save(self, Path(folder))
 
-    def _answers(self, data: Graph, batch_size: int | None, hops: int | None) -> tuple[PreparedGraph, Answers]:
+    def _answers(
+        self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
+    ) -> tuple[PreparedGraph, Answers]:
         """The graph, and what is to be said about its nodes: from one forward, or in batches."""
         if batch_size is None:
             require(hops is None, "hops", "be left out where there is no batch_size", hops)
             outputs = self.outputs(data)
-            return outputs.graph, Answers.of(self.method.score(outputs), outputs)
+            scored = self._scored(outputs)
+            return outputs.graph, Answers.of(scored.scores, scored.compared, outputs, logits=logits)
         require_whole("batch_size", batch_size, 1)
-        parts = self._parts(data, hops, self.method.base_reach, partial(base_scores_of, self.method))
-        base = in_batches(parts, batch_size)
-        return parts.graph, base._replace(scores=self.method.propagation(base.scores, parts.graph.edges))
+        method = self.method
+        parts = self._parts(data, hops, method.base_reach, partial(rows_of, method))
+        answers = in_batches(parts, batch_size, logits=logits)
+        method = on_device(method, parts.graph.device).for_graph(answers.scores)
+        scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
+        self.method = scored.method
+        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared)
+
+    def _scored(self, outputs: Outputs) -> Scored:
+        """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""
+        scored = self.method.scored(outputs)
+        self.method = scored.method
+        return scored
 
     def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gnnsafe.calibration import Calibration
 from gnnsafe.calling import versions
 from gnnsafe.checks import Task, check_classes
+from gnnsafe.detector.default import fitted_default
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
@@ -48,6 +49,7 @@ class Scorer:
         undirected: bool = False,
     ) -> None:
         self.method = own_method(method)
+        self._default = self.method if method is None else None  # to be replaced where it cannot be fitted
         known = scaling is None or isinstance(scaling, FeatureScaling)
         require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fitted(x, train_mask)")
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
@@ -82,17 +84,21 @@ class Scorer:
 
         A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
         and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
+        Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its place.
         """
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
         graph = self._graph(data)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
         outputs = self._outputs(graph, first=True)
-        validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
-        self.used_ = UsedNodes.of(graph, mask, validation)
         self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
         with without_modes():
-            self.method.fit(outputs, y, mask)
             self._learn(outputs, y, mask)
+            if self.method == self._default:
+                self.method = self._default = fitted_default(outputs, y, mask)
+            else:
+                self.method.fit(outputs, y, mask)
+        validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
+        self.used_ = UsedNodes.of(graph, mask, validation)
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
         self._fitted = graph, outputs, self._state(graph)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from gnnsafe.diagnosis.candidates import CANDIDATES, contenders
 from gnnsafe.diagnosis.result import HETEROPHILY, Candidate, Diagnosis, Verdict
@@ -55,11 +56,16 @@ def diagnosis(
         left_out=left_out | untried,
         prediction_homophily=_prediction_homophily(outputs),
         label_homophily=_label_homophily(data, outputs),
-        score_homophily=score_homophily(base_scores_of(method, outputs), data.edge_index),
+        score_homophily=score_homophily(_before_propagation(method, outputs), data.edge_index),
     )
     if result.heterophilic:
         warnings.warn(HETEROPHILY, HeterophilyWarning, stacklevel=3)
     return result
+
+
+def _before_propagation(method: Method, outputs: Outputs) -> Tensor:
+    """The base scores, weighed by this graph and not by the one that was seen last."""
+    return base_scores_of(method, outputs) if method.propagation.steps else method.score(outputs)
 
 
 def _prediction_homophily(outputs: Outputs) -> tuple[float, float]:

@@ -1,4 +1,8 @@
-"""Who is tried: the detector's own score with more and less propagation, and other methods."""
+"""Who is tried: the detector's own score with more and less propagation, and other methods.
+
+A method that weighs evidence by the graph as a whole, such as TwoScale, has propagated what is worth it: of such a
+detector only the score as it is is tried, beside all others.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from torch import Tensor
 
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import node_labels, node_mask
-from gnnsafe.methods import KNN, METHODS, GNNSafe, Method, Propagated
+from gnnsafe.methods import KNN, METHODS, Energy, GNNSafe, Method, Propagated
 from gnnsafe.methods.base import base_scores_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation, diffused
@@ -21,20 +25,21 @@ __all__ = ["CANDIDATES", "Contenders", "contenders"]
 STEPS = (1, 2, 4, 8, 16)
 ALPHAS = (0.9, 0.5, 0.1)
 CANDIDATES: tuple[Method | str, ...] = (
-    "msp", "energy", "agreement", "edge-disagreement", "knn", Propagated(KNN()), Propagated(KNN(), steps=8),
-    "mahalanobis", "diffused-knn", "mean-cosine",
+    "two-scale", "energy", *(Propagated(Energy(), steps) for steps in STEPS), "msp", "agreement", "edge-disagreement",
+    "knn", Propagated(KNN()), Propagated(KNN(), steps=8), "mahalanobis", "diffused-knn", "mean-cosine",
 )  # fmt: skip
 
 
 class Contenders:
-    """A fitted method, whose score is tried with all kinds of propagation, and its rivals, fitted too.
+    """A fitted method, whose score is tried with all kinds of propagation where that may help, and its fitted rivals.
 
     `usual` is the method's own propagation, its steps and alpha.
     """
 
     def __init__(self, method: Method, rivals: dict[str, Method], usual: tuple[int, float]) -> None:
         self.method, self.usual = method, usual
-        grid = {(0, 0.5), usual, *((steps, alpha) for steps in STEPS for alpha in ALPHAS)}
+        others = () if _weighs(method) else ((0, 0.5), *((steps, alpha) for steps in STEPS for alpha in ALPHAS))
+        grid = {usual, *others}
         self.own = {_name(method, *how): how for how in sorted(grid, key=lambda how: (how[0], -how[1]))}
         self.rivals = {name: rival for name, rival in rivals.items() if name not in self.own}
 
@@ -143,6 +148,11 @@ def _propagated(method: Any, steps: int, alpha: float) -> Method:
     else:
         made = replace(method, steps=steps if alpha == 0.5 else 0)
     return made if hasattr(method, "alpha") or alpha == 0.5 else Propagated(made, steps, alpha)
+
+
+def _weighs(method: Method) -> bool:
+    """Whether it weighs what it knows of each node by the graph as a whole."""
+    return type(method).for_graph is not Method.for_graph
 
 
 def _propagates(method: Method) -> bool:

@@ -40,7 +40,7 @@ class WithoutClass:
 
 def narrowed(outputs: Outputs, number: int) -> Outputs:
     """The outputs without that class's logit, of a model that lacks it when it is asked again."""
-    kept = torch.arange(outputs.logits.shape[1]) != number
+    kept = torch.arange(outputs.logits.shape[1], device=outputs.logits.device) != number
     model: Any = WithoutClass(outputs.classifier, number)
     return replace(outputs, logits=outputs.logits[:, kept], classifier=model)
 

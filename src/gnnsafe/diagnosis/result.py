@@ -112,7 +112,7 @@ class Diagnosis:
     closest: str
     """The kind of trouble in which `overall` is the least ahead."""
     candidates: tuple[Candidate, ...]
-    """The detector's own score, without propagation and with each number of steps and alpha; then other methods."""
+    """The detector's own score, where that may help with each number of steps and alpha; then other methods."""
     default: Candidate
     """The detector as it is."""
     trials: dict[str, tuple[str, ...]]

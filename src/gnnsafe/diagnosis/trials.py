@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnsafe.datasets import shifts
 from gnnsafe.diagnosis.candidates import Contenders
 from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
-from gnnsafe.errors import InputError
+from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Data, changed, node_labels, node_mask
 from gnnsafe.metrics import detection
 from gnnsafe.outputs import Outputs
@@ -66,8 +66,9 @@ def ready(data: Data) -> Data:
     elif validation is not None:
         seen = seen | node_mask(data, "val_mask")
     if getattr(data, "test_mask", None) is None:
-        return changed(data, test_mask=~seen)
-    node_mask(data, "test_mask")
+        data = changed(data, test_mask=~seen)
+    count = int(node_mask(data, "test_mask").sum())
+    require(count > 1, "test_mask", "hold at least two nodes, one to plant trouble in and one to leave alone", count)
     return data
 
 

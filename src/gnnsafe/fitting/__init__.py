@@ -69,7 +69,7 @@ def fitting(
     exposure: Data | None = None,
     backbone: str | None = None,
     objective: str | None = None,
-    method: str = "gnnsafe",
+    method: str | None = None,
     epochs: int = 200,
     seed: int = 0,
     scale: Scale = "auto",
@@ -81,8 +81,8 @@ def fitting(
 ) -> Fitting:
     """Train a model of ours on the graph, bind a method to it, and calibrate it on the validation nodes.
 
-    Without `train_mask` a split is drawn from the seed, 6 : 2 : 2. A method that learns from validation nodes is
-    calibrated on the test nodes.
+    Without `train_mask` a split is drawn from the seed, 6 : 2 : 2. A method that learns from validation nodes, and
+    keeps no scores of theirs as if it had not, is calibrated on the test nodes.
 
     Args:
         data: The graph, with labels `y`.
@@ -90,7 +90,8 @@ def fitting(
         backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes. Unless told,
             the method's own model, or the GCN.
         objective: A name in `OBJECTIVES`; unless told, the energy margin with `exposure`, else the method's.
-        method: The OOD score, a name in `METHODS`.
+        method: The OOD score, a name in `METHODS`; unless told, that of a `Detector`, and with `exposure` "gnnsafe",
+            which with the energy margin is the paper's GNNSafe++.
         epochs: Of training.
         seed: Of the weights and the split.
         scale: How features are scaled, see `FeatureScaling.fitted`.
@@ -106,6 +107,7 @@ def fitting(
     place = chosen_device(device)
     data = admitted(data).both_ways().data if undirected else data
     data = moved(known_classes(data, seed, by_time=by_time), place)
+    method = "gnnsafe" if method is None and exposure is not None else method
     scorer = own_method(method)
     backbone = _required("backbone", backbone, scorer.model, method) or "gcn"
     minimised = _objective(objective, exposure, scorer, method)
@@ -118,7 +120,7 @@ def fitting(
     lesson = Lesson(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
     tried = [lesson(name) for name in (AUTO if backbone == "auto" else (backbone,))]
     trained = best(tried)
-    fitted = bound(Detector(trained.model, scorer, scaling=scaling, undirected=undirected), data)
+    fitted = bound(Detector(trained.model, method, scaling=scaling, undirected=undirected), data)
     rivals, warnings = advice(trained, tried, fitted.data, fitted.detector, fitted.calibrated_on, lesson)
     return Fitting(
         **vars(fitted), objective=minimised, trained=trained, tried=(*tried, *rivals), warnings=tuple(warnings)
@@ -127,12 +129,11 @@ def fitting(
 
 def bound(detector: Detector, data: Data) -> Bound:
     """Fit the detector on a graph with masks, calibrate it, and check it on test nodes that are held out."""
-    calibrated_on = "test_mask" if detector.method.learns_from_validation() else "val_mask"
-    require(
-        calibrated_on in data and bool(data[calibrated_on].any()), calibrated_on,
-        f"hold nodes to calibrate {detector.method!r} with", "none", "give such nodes, or choose another method",
-    )  # fmt: skip
-    detector.fit(data).calibrate(data, mask=data[calibrated_on])
+    _require_nodes(data, "val_mask", detector)
+    learnt = detector.fit(data).method.learns_from_validation() and detector.method.known_scores() is None
+    calibrated_on = "test_mask" if learnt else "val_mask"
+    _require_nodes(data, calibrated_on, detector)
+    detector.calibrate(data, mask=data[calibrated_on])
     logits = detector.outputs(data).logits
     parts = {name: data[f"{name}_mask"] for name in ("train", "val", "test") if f"{name}_mask" in data}
     rates = {
@@ -145,17 +146,24 @@ def bound(detector: Detector, data: Data) -> Bound:
     return Bound(detector, data, rates, calibrated_on, check)
 
 
+def _require_nodes(data: Data, name: str, detector: Detector) -> None:
+    require(
+        name in data and bool(data[name].any()), name, f"hold nodes to fit or calibrate {detector.method!r} with",
+        "none", "give such nodes, or choose another method",
+    )  # fmt: skip
+
+
 def _scaled(data: Data, scaling: FeatureScaling | None) -> Data:
     return data if scaling is None else changed(data, x=scaling(data.x))
 
 
-def _required(argument: str, given: str | None, own: str | None, method: str) -> str | None:
+def _required(argument: str, given: str | None, own: str | None, method: str | None) -> str | None:
     """What is given; where the method asks for one, that one and no other."""
     require(None in (own, given) or given == own, argument, f"be {own} for {method}", given, "leave it out")
     return own or given
 
 
-def _objective(name: str | None, exposure: Data | None, scorer: Method, method: str) -> Objective:
+def _objective(name: str | None, exposure: Data | None, scorer: Method, method: str | None) -> Objective:
     """The one of that name, or the one that the method asks for; margins in the middle of the paper's grids."""
     own = None if scorer.objective == Method.objective else scorer.objective
     name = _required("objective", name, own, method) or (Method.objective if exposure is None else "energy-margin")

@@ -110,10 +110,10 @@ METHODS = Registry("method", Method, _OWN, check_configuration)
 
 
 def own_method(method: Method | str | None) -> Method:
-    """A method of that name, a copy of the one given, or GNNSafe: to be fitted here, nowhere else."""
+    """A method of that name, a copy of the one given, or the default: to be fitted here, nowhere else."""
     if isinstance(method, str):
         require_known("method", method, METHODS)
         return METHODS[method]()
     rule = "be a method such as gnnsafe.methods.GNNSafe()"
     require(method is None or isinstance(method, Method), "method", rule, repr(method))
-    return GNNSafe() if method is None else copy.deepcopy(method)
+    return TwoScale() if method is None else copy.deepcopy(method)

@@ -22,6 +22,7 @@ class Agreement(Method):
     """
 
     base_reach = 1
+    says = "prediction unlike its neighbours'"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨p_i, mean_j p_j⟩."""

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import field, fields
 from inspect import isfunction
-from typing import Any, ClassVar, Literal, TypeVar, final
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -14,18 +14,32 @@ from torch import Tensor
 from gnnsafe.arguments import PlainNumbers
 from gnnsafe.checks import Task, check_binary, check_classes, check_finite, check_labels, check_mask, check_tensor
 from gnnsafe.devices import on_device
+from gnnsafe.edges import Edges
 from gnnsafe.errors import NotFittedError, require, require_whole
+from gnnsafe.methods.reasons import Reasons
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
 
-__all__ = ["Kind", "Method", "base_scores_of", "check_multiclass", "class_members", "fitted"]
+__all__ = [
+    "Kind",
+    "Method",
+    "Scored",
+    "base_scores_of",
+    "check_multiclass",
+    "class_members",
+    "fitted",
+    "part_scores",
+    "rows_of",
+    "scored_rows",
+]
 
 AnyMethod = TypeVar("AnyMethod", bound="Method")
 FLOATS = (torch.float32, torch.float64)
 REMEDIES = {
     "score": "write base_scores(outputs), the scores before propagation, and a property propagation where there is any",
     "reach": "say base_reach, the receptive field of the base scores in hops",
+    "scored": "write base_scores(outputs), the scores before propagation",
 }
 Kind = Literal["post-hoc", "model", "transductive", "trivial"]
 
@@ -52,16 +66,17 @@ class Method(metaclass=PlainNumbers):
     """The model, a name in `MODELS`, that it alone reads; None: any backbone."""
 
     def __init_subclass__(cls) -> None:
-        """`score` and `reach` are Method's; who writes other base scores says anew how large a receptive field is."""
+        """`score` and `reach` are Method's; other base scores have another receptive field and say something else."""
         super().__init_subclass__()
         for name, remedy in REMEDIES.items():
             left = getattr(cls, name) is getattr(Method, name)
             require(left, f"{cls.__name__}.{name}", "be left to Method", "one of its own", remedy)
-        for name in ("base_reach", "propagation"):
+        for name in ("base_reach", "propagation", "says"):
             called, remedy = isfunction(getattr(cls, name)), "put @property before it"
             require(not called, f"{cls.__name__}.{name}", "be a value or a property", "a function", remedy)
-        if "base_scores" in vars(cls) and "base_reach" not in vars(cls):
-            cls.base_reach = Method.base_reach  # type: ignore[method-assign]
+        for name in ("base_reach", "says"):
+            if "base_scores" in vars(cls) and name not in vars(cls):
+                setattr(cls, name, getattr(Method, name))
 
     def fit(self: AnyMethod, outputs: Outputs, y: Tensor, mask: Tensor) -> AnyMethod:
         """Learn from the training nodes (those in `mask`) what in-distribution looks like; returns itself.
@@ -89,11 +104,53 @@ class Method(metaclass=PlainNumbers):
         """How the base scores are propagated: not at all, unless a class says otherwise."""
         return Propagation()
 
+    @property
+    def says(self) -> str:
+        """What a high score says of a node, in plain words for `explain`; a class says it by `says = "…"`."""
+        return type(self).__name__
+
+    def rows(self, outputs: Outputs) -> Tensor:
+        """What it knows of each node: its base scores, or, of a method that weighs them, evidence [nodes, parts]."""
+        return self.base_scores(outputs)
+
+    def for_graph(self: AnyMethod, rows: Tensor) -> AnyMethod:
+        """The method, having read the rows of all nodes of a graph: itself where each node is scored by itself."""
+        return self
+
+    def weighed(self, rows: Tensor) -> Tensor:
+        """The base scores of rows, as the graph that was seen last weighs them."""
+        return rows
+
+    def comparable(self, rows: Tensor) -> Tensor:
+        """The same on a scale on which ID nodes of any graph are alike: what p-values compare.
+
+        In one graph it orders nodes as the base scores do.
+        """
+        return self.weighed(rows)
+
+    def reasons(self, row: Tensor) -> Reasons:
+        """Why a node has its base score, by its row: for a method that weighs evidence, what each of its parts adds."""
+        return Reasons()
+
+    def known_scores(self) -> Tensor | None:
+        """Those of the validation nodes that it learnt from, as if it had not: what p-values compare with.
+
+        In the order of the nodes; None where it keeps none.
+        """
+        return None
+
     @final
     def score(self, outputs: Outputs) -> Tensor:
         """The base scores, propagated: float32, one per node, finite, higher = more out-of-distribution."""
+        return self.scored(outputs).scores
+
+    @final
+    def scored(self, outputs: Outputs) -> Scored:
+        """The scores of a whole graph, and the method as it has read it."""
         with without_modes():
-            return self.propagation(base_scores_of(self, outputs), outputs.graph.edges)
+            method = on_device(self, outputs.logits.device)
+            rows = method.rows(outputs)
+            return scored_rows(method.for_graph(rows), rows, outputs.graph.edges, len(outputs.logits))
 
     @final
     def reach(self) -> int | None:
@@ -102,6 +159,11 @@ class Method(metaclass=PlainNumbers):
             return None
         require_whole("base_reach", self.base_reach, 0)
         return self.base_reach + self.propagation.steps
+
+    @final
+    def reach_within(self) -> int | None:
+        """The same for a method within another: None where it reads the graph as a whole, which no part of it is."""
+        return self.reach() if type(self).for_graph is Method.for_graph else None
 
     def parts(self) -> tuple[Method, ...]:
         """The methods that it is made of."""
@@ -128,17 +190,58 @@ class Method(metaclass=PlainNumbers):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+class Scored(NamedTuple):
+    """What a method says about a graph."""
+
+    scores: Tensor
+    compared: Tensor
+    """What p-values compare: the scores, or these on a scale on which ID nodes of any graph are alike."""
+    method: Method
+    """As it has read the graph as a whole: parts of it are scored alike."""
+    rows: Tensor
+    """What it knows of each node."""
+
+
+def scored_rows(method: Method, rows: Tensor, edges: Edges, num_nodes: int) -> Scored:
+    """The scores of a graph, or of a part of the one that was seen last, by what the method knows of each node."""
+    scores = _propagated(method, method.weighed(rows), edges, num_nodes)
+    if type(method).comparable is Method.comparable:
+        return Scored(scores, scores, method, rows)
+    return Scored(scores, _propagated(method, method.comparable(rows), edges, num_nodes), method, rows)
+
+
+def rows_of(method: Method, outputs: Outputs) -> Tensor:
+    """What the method knows of each node; what it learnt is brought to the outputs' device."""
+    with without_modes():
+        rows: Tensor = on_device(method, outputs.logits.device).rows(outputs)
+        return rows
+
+
+def part_scores(method: Method, outputs: Outputs) -> Tensor:
+    """The scores of a part of the graph that was seen last and what p-values compare, [nodes, 2]."""
+    method = on_device(method, outputs.logits.device)
+    scored = scored_rows(method, rows_of(method, outputs), outputs.graph.edges, len(outputs.logits))
+    return torch.stack([scored.scores, scored.compared], dim=1)
+
+
 def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
     """The method's scores before propagation, once they are known to be float32, one per node and finite.
 
     What it learnt may be on another device than the outputs, as after `model.to`; it is brought there.
     """
+    with without_modes():
+        scores = on_device(method, outputs.logits.device).base_scores(outputs)
+    return _checked(method, scores, len(outputs.logits))
+
+
+def _propagated(method: Method, scores: Tensor, edges: Edges, num_nodes: int) -> Tensor:
     how = method.propagation
     rule = "be a Propagation such as Propagation(steps=2)"
     require(isinstance(how, Propagation), f"{type(method).__name__}.propagation", rule, repr(how))
-    with without_modes():
-        scores: object = on_device(method, outputs.logits.device).base_scores(outputs)
-    num_nodes = len(outputs.logits)
+    return how(_checked(method, scores, num_nodes), edges)
+
+
+def _checked(method: Method, scores: object, num_nodes: int) -> Tensor:
     tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None
     if tensor is not None and tensor.shape == (num_nodes,) and math.isfinite(float(tensor.sum())):
         return tensor

@@ -27,6 +27,7 @@ class CentredCosine(Method):
     kind: ClassVar[Kind] = "trivial"
 
     base_reach = 1
+    says = "features unlike its neighbours'"
 
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> CentredCosine:
         """Learn μ."""
@@ -35,5 +36,6 @@ class CentredCosine(Method):
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """−⟨c_i, mean_j c_j⟩, c = (x − μ) / ‖x − μ‖."""
-        return -mean_cosines(outputs, self.centre_)
+        """−⟨c_i, mean_j c_j⟩, c = (x − μ) / ‖x − μ‖; no model is in it, so it is kept with the graph."""
+        key = ("centred cosine", self.centre_.cpu().numpy().tobytes())
+        return outputs.graph.kept(key, lambda: -mean_cosines(outputs, self.centre_))

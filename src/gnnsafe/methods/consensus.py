@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +16,7 @@ from gnnsafe.methods.edge_disagreement import EdgeDisagreement
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.evidence import rarity
 from gnnsafe.methods.knn import KNN
+from gnnsafe.methods.reasons import Addend, Reasons
 from gnnsafe.outputs import Outputs
 
 __all__ = ["Consensus"]
@@ -58,14 +60,26 @@ class Consensus(Method):
     @property
     def base_reach(self) -> int | None:
         """That of the method that reaches furthest."""
-        reaches = [method.reach() for method in self.methods]
+        reaches = [method.reach_within() for method in self.methods]
         return None if None in reaches else max(reach for reach in reaches if reach is not None)
 
-    def base_scores(self, outputs: Outputs) -> Tensor:
-        """−Σ_m log((1 + #{calibration scores ≥ s_m}) / (n + 1))."""
+    def rows(self, outputs: Outputs) -> Tensor:
+        """−log((1 + #{calibration scores ≥ s_m}) / (n + 1)) of each node by each method, [nodes, methods]."""
         calibration = self.calibration_
         fits = calibration.dim() == 2 and len(calibration) == len(self.methods)
         rule = f"have a row for each of {len(self.methods)} methods"
         require(fits, "calibration_", rule, list(calibration.shape), "fit again")
         pairs = zip(self.methods, calibration, strict=True)
-        return torch.stack([rarity(method.score(outputs), row) for method, row in pairs]).sum(dim=0).float()
+        return torch.stack([rarity(method.score(outputs), row) for method, row in pairs], dim=1)
+
+    def weighed(self, rows: Tensor) -> Tensor:
+        """Their sum."""
+        return rows.sum(dim=1).float()
+
+    def reasons(self, row: Tensor) -> Reasons:
+        """Every method adds its own."""
+        return Reasons(tuple(Addend(math.exp(-value), 1.0, value) for value in row.tolist()))
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
+        """−Σ_m log p_m."""
+        return self.weighed(self.rows(outputs))

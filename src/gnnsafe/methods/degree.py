@@ -17,6 +17,7 @@ class Degree(Typicality):
     """Unusual number of in-neighbours: d's distance from the training nodes' median, no model (trivial)."""
 
     base_reach = 0
+    says = "unusual number of in-neighbours"
 
     def value(self, outputs: Outputs) -> Tensor:
         """The number of edges that point to each node."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from gnnsafe.methods.base import Kind, Method
@@ -23,9 +22,10 @@ class DegreeBalance(Method):
 
     kind: ClassVar[Kind] = "trivial"
 
-    base_reach = None  # edges that leave a node are in nobody's receptive field but their targets'
+    base_reach = 0  # a part of a graph knows the out-degrees of the whole
+    says = "points to many, few point to it"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """Out-degree minus in-degree."""
         edges = outputs.graph.edges
-        return (torch.bincount(edges.index[0], minlength=edges.num_nodes) - edges.in_degrees).float()
+        return (edges.out_degrees - edges.in_degrees).float()

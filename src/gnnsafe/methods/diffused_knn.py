@@ -62,9 +62,14 @@ class DiffusedKNN(Method):
         """As many steps as its settings say."""
         return Propagation(self.steps)
 
+    @property
+    def says(self) -> str:
+        """That of its surroundings where it is propagated."""
+        return f"{'around it: ' * (self.steps > 0)}embedding unlike training nodes'"
+
     def _diffused(self, outputs: Outputs) -> Tensor:
         return unit_rows(diffused(outputs.embeddings, outputs.graph.edges, steps=self.diffusion))
 
 
 def _drawn(count: int, size: int) -> Tensor:
-    return torch.randperm(count, generator=torch.Generator().manual_seed(SEED))[:size].sort().values
+    return torch.randperm(count, generator=torch.Generator().manual_seed(SEED), device="cpu")[:size].sort().values

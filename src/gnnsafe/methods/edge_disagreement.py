@@ -19,6 +19,7 @@ class EdgeDisagreement(Method):
     """What the edges change: KL(p without edges ‖ p with edges), one model asked twice (ours)."""
 
     base_reach = 0
+    says = "prediction changed by its edges"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """Σ_c p°_c (log p°_c − log p_c), p° of every node alone."""

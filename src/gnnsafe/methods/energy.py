@@ -20,6 +20,7 @@ class Energy(Method):
     temperature: float = 1.0
 
     base_reach = 0
+    says = "high energy of the logits"
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)

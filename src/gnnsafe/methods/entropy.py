@@ -18,6 +18,7 @@ class Entropy(Method):
     """Entropy of the predicted distribution: −Σ_c p_c log p_c (Malinin & Gales, 2018)."""
 
     base_reach = 0
+    says = "many classes are likely"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−Σ_c p_c log p_c."""

@@ -20,6 +20,7 @@ class FeatureNorm(Typicality):
     """Unusual length of the features: ‖x‖'s distance from the training nodes' median, no model (trivial)."""
 
     base_reach = 0
+    says = "unusual length of the features"
 
     def value(self, outputs: Outputs) -> Tensor:
         """‖x‖₂."""

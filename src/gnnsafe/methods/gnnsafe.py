@@ -30,6 +30,7 @@ class GNNSafe(Method):
     isolated: Isolated = "keep"
 
     base_reach = 0
+    says = "around it: high energy of the logits"
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)

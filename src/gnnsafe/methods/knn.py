@@ -15,26 +15,29 @@ from gnnsafe.outputs import Outputs
 __all__ = ["KNN", "nearest_distances"]
 
 SAME = 1e-12  # squared
-PRODUCTS = 2**21  # numbers held at a time: 16 MB, whatever the number of nodes
+NEAR = 1e-2  # squared, beside the length: float32's rounding of it is 1e-5 of that
+PRODUCTS = 2**18  # numbers held at a time, which the cache holds, whatever the number of nodes
 
 
 def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
     """Distances of each point to its `k` nearest in the bank (all of it, if that is fewer), nearest first.
 
-    By their squared distances in double precision, chunk by chunk, so that rounding is not taken for nearness: what
-    is nearer than 1e-6, the rounding of unit rows in float32, is there.
+    Chunk by chunk, by ‖a‖² + ‖b‖² − 2⟨a, b⟩; where that is small, the difference itself in double precision, so that
+    rounding is not taken for nearness: what is nearer than 1e-6, the rounding of unit rows in float32, is there.
 
     >>> nearest_distances(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2).tolist()
     [[0.0, 1.4142...]]
     """
-    k = min(k, len(bank))
-    bank = bank.double()
-    lengths, nearest = bank.square().sum(dim=1), []
+    k, bank, nearest = min(k, len(bank)), bank.to(points.dtype), []
+    lengths = bank.square().sum(dim=1)
     for rows in torch.split(points, max(1, PRODUCTS // len(bank))):
-        rows = rows.double()
-        squared = torch.addmm(lengths, rows, bank.T, alpha=-2).topk(k, dim=1, largest=False).values
-        nearest.append(squared + rows.square().sum(dim=1, keepdim=True))
-    squared = torch.cat(nearest)
+        products = torch.addmm(lengths, rows, bank.T, alpha=-2)
+        squared, found = products.topk(k, dim=1, largest=False, sorted=False)
+        squared = squared.double() + rows.double().square().sum(dim=1, keepdim=True)
+        row, column = (squared < NEAR * lengths[found]).nonzero().T
+        squared[row, column] = (rows[row].double() - bank[found[row, column]].double()).square().sum(dim=1)
+        nearest.append(squared)
+    squared = torch.cat(nearest).sort(dim=1).values
     return squared.where(squared > SAME, 0).sqrt()
 
 
@@ -46,6 +49,7 @@ class KNN(Method):
     bank_: Tensor = fitted()
 
     base_reach = 0
+    says = "embedding unlike training nodes'"
 
     def __post_init__(self) -> None:
         require_whole("k", self.k, 1)

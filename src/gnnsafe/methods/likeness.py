@@ -36,7 +36,7 @@ def mean_cosines(outputs: Outputs, centre: Tensor | None = None) -> Tensor:
         unit = unit_rows(rows if centre is None else 0.5 * rows - (0.5 * centre).to(rows))
         heard: Tensor = mean @ unit
         return (unit * heard).sum(dim=1).float()
-    middle = (torch.zeros(x.shape[1]) if centre is None else centre).to(x.device, torch.float64)
+    middle = (torch.zeros(x.shape[1], device=x.device) if centre is None else centre).to(x.device, torch.float64)
     if x.device.type == "cpu":  # scipy's products are the CPU's
         return torch.from_numpy(_expanded(scipy_csr(x), scipy_csr(mean.csr), middle.numpy())).float()
     return _by_columns(x, mean, middle).float()

@@ -49,6 +49,8 @@ class Mahalanobis(Method):
     whitening_: Tensor = fitted()
     means_: Tensor = fitted()
 
+    says = "embedding far from every class"
+
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
 

@@ -18,6 +18,7 @@ class MaxLogit(Method):
     """Maximum logit, negated: −max_c z_c (Hendrycks et al., 2022)."""
 
     base_reach = 0
+    says = "no class has a large logit"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−max_c z_c."""

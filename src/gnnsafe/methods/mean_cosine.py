@@ -24,6 +24,7 @@ class MeanCosine(Method):
     kind: ClassVar[Kind] = "trivial"
 
     base_reach = 1
+    says = "features unlike its neighbours'"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨x̂_i, mean_j x̂_j⟩."""

@@ -18,6 +18,7 @@ class MSP(Method):
     """Maximum softmax probability, negated: −max_c p_c (Hendrycks & Gimpel, 2017)."""
 
     base_reach = 0
+    says = "no class is likely"
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−max_c softmax(z)_c."""

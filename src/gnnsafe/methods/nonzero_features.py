@@ -19,6 +19,7 @@ class NonzeroFeatures(Typicality):
     """Unusual number of non-zero features: its distance from the training nodes' median, no model (trivial)."""
 
     base_reach = 0
+    says = "unusual number of non-zero features"
 
     def value(self, outputs: Outputs) -> Tensor:
         """How many features of each node are not 0."""

@@ -32,6 +32,11 @@ class OutOfPlace(Method):
 
     base_reach = 1
 
+    @property
+    def says(self) -> str:
+        """Which of the two."""
+        return f"{self.of} unlike its neighbours'"
+
     def __post_init__(self) -> None:
         require_known("of", self.of, get_args(Place))
 

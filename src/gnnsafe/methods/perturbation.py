@@ -27,7 +27,8 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     if epsilon == 0:
         return outputs
     x = outputs.dense_features().detach().requires_grad_()
-    value = loss(outputs.again(outputs.graph.with_features(x), gradients=True))
+    with torch.enable_grad():  # whoever asks for scores may do so within no_grad
+        value = loss(outputs.again(outputs.graph.with_features(x), gradients=True))
     gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
     if gradient is None:
         raise InputError("'model' must let gradients reach data.x for a step of its features (got none); use epsilon=0")

@@ -44,12 +44,17 @@ class Propagated(Method):
     @property
     def base_reach(self) -> int | None:
         """That of the method's own scores."""
-        return self.method.reach()
+        return self.method.reach_within()
 
     @property
     def propagation(self) -> Propagation:
         """As its settings say."""
         return Propagation(self.steps, self.alpha, self.isolated)
+
+    @property
+    def says(self) -> str:
+        """What the method within says, of the surroundings."""
+        return f"{'around it: ' * (self.steps > 0)}{self.method.says}"
 
     def parts(self) -> tuple[Method, ...]:
         """The method within."""

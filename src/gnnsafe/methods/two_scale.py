@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import copy
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,23 +15,30 @@ from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
-from gnnsafe.methods.evidence import combined, excess, rarity, rarity_by_degree
+from gnnsafe.methods.evidence import Compared, Weights, continued_rarity, excess, surroundings_weight
 from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
+from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import saturated
 
 __all__ = ["TwoScale"]
 
-BANK = 2000  # training nodes that a node is compared with
+BANK = 1000  # training nodes that a node is compared with
 ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
+LIFT = 4.0  # of all nodes of a graph that is odd as a whole
+KINDS = ("unlike", "unknown", "surroundings")
 
 
-def _own() -> tuple[Method, ...]:
-    """Is the node itself odd, among its neighbours?"""
-    near = DiffusedKNN(2, steps=0, bank=BANK)
-    return OutOfPlace(), CentredCosine(), OutOfPlace("embedding"), near, Energy(), DegreeBalance()
+def _unlike() -> tuple[Method, ...]:
+    """Is the node unlike those that point to it, or placed as no other is?"""
+    return OutOfPlace(), CentredCosine(), OutOfPlace("embedding"), DegreeBalance()
+
+
+def _unknown() -> tuple[Method, ...]:
+    """Is the node unlike what the model was trained on?"""
+    return DiffusedKNN(2, steps=0, bank=BANK), Energy()
 
 
 def _surroundings() -> tuple[Method, ...]:
@@ -43,34 +51,50 @@ class TwoScale(Method):
     """Own evidence a and the surroundings' b: Σu E(a) + w Σv E(b), E = −log p, weights read from the graph (ours).
 
     E says how rare a score is among ID validation nodes, for own evidence among those of about the same in-degree;
-    `gnnsafe.methods.evidence` has the formulae. Own evidence: a prediction, features and an embedding unlike the
-    neighbours', an embedding unlike the training nodes', energy, and many edges out and few in. Evidence of the
-    surroundings: energy, Mahalanobis and KNN distance, propagated far; it counts little where few nodes are odd by
-    themselves and most where many are, so the score suits OOD nodes among ID nodes and a graph or region of their own.
-    Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 2,000 training nodes.
+    `gnnsafe.methods.evidence` has the formulae. Own evidence: a prediction, features and an embedding `unlike` the
+    neighbours', and many edges out and few in; an embedding `unknown` to training nodes, and energy. Evidence of the
+    `surroundings`: energy, Mahalanobis and KNN distance, propagated far; it counts little where few nodes are odd by
+    themselves and most where the graph is, so the score suits OOD nodes among ID nodes and a graph or region of their
+    own. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training nodes.
 
-    A graph is scored as a whole, since weights are the same for all its nodes: `score_new` is refused. The model is
-    asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence that reads
-    neighbours says nothing of a node that nobody points to: its E is the mean.
+    A score is −log p of the whole: 3 is as odd as one ID node in twenty. Weights are the same for all nodes of a graph;
+    a graph that is scored as a whole leaves its weights behind, by which parts of it are scored (`score_new`). The
+    model is asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence
+    that reads neighbours says nothing of a node that nobody points to.
     """
 
-    own: tuple[Method, ...] = field(default_factory=_own)
+    unlike: tuple[Method, ...] = field(default_factory=_unlike)
+    unknown: tuple[Method, ...] = field(default_factory=_unknown)
     surroundings: tuple[Method, ...] = field(default_factory=_surroundings)
     calibration_: Tensor = fitted()
+    """Scores of the validation nodes by each part, [nodes, parts]."""
     degrees_: Tensor = fitted()
-    means_: Tensor = fitted()
+    known_: Tensor = fitted()
+    """Their evidence, each of them held against the others."""
+    weights_: Tensor = fitted()
+    openness_: Tensor = fitted()
+    shift_: Tensor = fitted()
 
     def __post_init__(self) -> None:
-        for name in ("own", "surroundings"):
+        for name in KINDS:
             given = getattr(self, name)
             known = isinstance(given, tuple) and all(isinstance(method, Method) for method in given)
             require(known and len(given) > 0, name, "be a tuple of methods", repr(given))
 
-    base_reach = None  # any: weights are read from the whole graph
+    def __repr__(self) -> str:
+        usual = dict(zip(KINDS, (_unlike(), _unknown(), _surroundings()), strict=True))
+        others = [f"{name}={getattr(self, name)!r}" for name in KINDS if getattr(self, name) != usual[name]]
+        return f"TwoScale({', '.join(others)})"
+
+    @property
+    def base_reach(self) -> int | None:
+        """That of the part that reaches furthest, and one hop for degrees."""
+        reaches = [method.reach_within() for method in self.parts()]
+        return None if None in reaches else max(1, *(reach for reach in reaches if reach is not None))
 
     def parts(self) -> tuple[Method, ...]:
         """All whose evidence is heard."""
-        return *self.own, *self.surroundings
+        return *self.unlike, *self.unknown, *self.surroundings
 
     def learns_from_validation(self) -> bool:
         """It does."""
@@ -80,58 +104,85 @@ class TwoScale(Method):
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
         held_out = node_mask(outputs.graph, "val_mask")
-        outputs = _embedded(outputs)
-        scores = [method.fit(outputs, y, mask).score(outputs)[held_out] for method in self.parts()]
-        self.calibration_, self.degrees_ = torch.stack(scores), outputs.graph.edges.in_degrees[held_out]
-        self.means_ = self._rarities(self.calibration_, self.degrees_).nanmean(dim=1).nan_to_num(1.0)
+        outputs, degrees = outputs.with_embeddings(), outputs.graph.edges.in_degrees
+        scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
+        self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
+        self.known_ = self._evidence(self.calibration_, self.degrees_, among=True)
+        vars(self).update(vars(self.for_graph(self._evidence(scores, degrees))))
         return self
 
+    def rows(self, outputs: Outputs) -> Tensor:
+        """E of every part at every node, [nodes, parts]; NaN where it says nothing."""
+        size = [len(self.degrees_), len(self.parts())]
+        fits = list(self.calibration_.shape) == size and list(self.known_.shape) == size
+        require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
+        outputs = outputs.with_embeddings()
+        scores = torch.stack([method.score(outputs) for method in self.parts()], dim=1)
+        return self._evidence(scores, outputs.graph.edges.in_degrees)
+
+    def for_graph(self, rows: Tensor) -> TwoScale:
+        """The same with the weights of a graph, its openness, and by how much its ID nodes are lifted."""
+        features = torch.tensor([isinstance(method, CentredCosine) for method in self.parts()], device=rows.device)
+        new = copy.copy(self)
+        new.weights_, new.openness_ = Weights.of(excess(rows), len(self.unlike), len(self.unknown), features)
+        lifted = new.weighted(rows).median() - new.weighted(self.known_).median()
+        new.shift_ = (1 - new.openness_) * lifted.clamp(min=0)
+        return new
+
+    def weighed(self, rows: Tensor) -> Tensor:
+        """−log p(z) + 4 o, p among the validation nodes' z by the same weights."""
+        return saturated(self._rarity(self.weighted(rows)) + LIFT * self.openness_)
+
+    def comparable(self, rows: Tensor) -> Tensor:
+        """−log p(z − δ)."""
+        return saturated(self._rarity(self.weighted(rows) - self.shift_))
+
+    def weighted(self, rows: Tensor) -> Tensor:
+        """z = Σ weight · (E − Ē), one number per node; E = Ē where evidence says nothing."""
+        return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0) @ self.weights_
+
+    def reasons(self, row: Tensor) -> Reasons:
+        """What each E of a node adds to z, and what the graph that was seen last made of z."""
+        figures = {
+            "openness": float(self.openness_),
+            "surroundings": float(surroundings_weight(self.openness_)),
+            "lift": LIFT * float(self.openness_),
+            "shift": float(self.shift_),
+            "rarity": float(self._rarity(self.weighted(row[None]))),
+            "compared": float(self.comparable(row[None])),
+        }
+        return Reasons(centred_addends(row, self.known_, self.weights_), graph_in_words(**figures), figures)
+
+    def known_scores(self) -> Tensor:
+        """Of the validation nodes that it learnt from, each as if it had learnt from the others alone."""
+        return saturated(self._rarity(self.weighted(self.known_)))
+
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """Σ_a u_a (E_a − Ē_a) + w · Σ_b (1 + u_b (E_b − Ē_b))."""
-        evidence, count = self.evidence(outputs), len(self.own)
-        q, centred = excess(evidence, self._counted(outputs)), evidence - self.means_[:, None]
-        return saturated(combined(centred[:count], centred[count:], q[:count], q[count:]))
+        """By the weights of the graph that was seen last."""
+        return self.weighed(self.rows(outputs))
 
-    def evidence(self, outputs: Outputs) -> Tensor:
-        """E of every part at every node, [parts, nodes]; its mean where it says nothing."""
-        size = (len(self.parts()), len(self.degrees_))
-        fits = self.calibration_.shape == size and self.means_.shape == size[:1]
-        require(fits, "calibration_", f"be of shape {list(size)}", list(self.calibration_.shape), "fit again")
-        outputs = _embedded(outputs)
-        scores = torch.stack([method.score(outputs) for method in self.parts()])
-        evidence = self._rarities(scores, outputs.graph.edges.in_degrees)
-        return torch.where(evidence.isnan(), self.means_[:, None], evidence)
+    def _rarity(self, weighted: Tensor) -> Tensor:
+        return continued_rarity(weighted, self.weighted(self.known_))
 
-    def _rarities(self, scores: Tensor, degrees: Tensor) -> Tensor:
-        """E of the parts' scores, [parts, nodes], NaN where they say nothing."""
-        count = len(self.own)
-        own = zip(self.own, scores, self.calibration_, strict=False)
-        others = zip(scores[count:], self.calibration_[count:], strict=True)
-        rows = [self._own_rarity(*part, degrees) for part in own]
-        return torch.stack([*rows, *(rarity(*part) for part in others)])
-
-    def _own_rarity(self, method: Method, scores: Tensor, calibration: Tensor, degrees: Tensor) -> Tensor:
-        if isinstance(method, DegreeBalance):  # which is what degrees say; in an undirected graph they say nothing
-            silent = bool((calibration == calibration[0]).all())
-            return torch.full_like(degrees, torch.nan) if silent else rarity(scores, calibration)
-        known = self.degrees_
-        if not _reads_neighbours(method):
-            return rarity_by_degree(scores, degrees, calibration, known)
-        fit = known > 0 if (known > 0).sum() >= ENOUGH else torch.ones_like(known, dtype=torch.bool)
-        return torch.where(degrees > 0, rarity_by_degree(scores, degrees, calibration[fit], known[fit]), torch.nan)
-
-    def _counted(self, outputs: Outputs) -> Tensor:
-        """By which nodes weights are read, [parts, nodes]: those with edges, or with neighbours to be compared with."""
-        heard = outputs.graph.edges.in_degrees > 0
-        linked = heard.index_fill(0, outputs.graph.edge_index[0], True)
-        own = [heard if _reads_neighbours(method) else linked for method in self.own]
-        return torch.stack([*own, *(linked for _ in self.surroundings)])
+    def _evidence(self, scores: Tensor, degrees: Tensor, *, among: bool = False) -> Tensor:
+        """E of the parts' scores, [nodes, parts], NaN where they say nothing; `among` validation nodes themselves."""
+        known, everyone = self.degrees_, torch.ones_like(degrees, dtype=torch.bool)
+        heard = known > 0 if (known > 0).sum() >= ENOUGH else torch.ones_like(known, dtype=torch.bool)
+        alike, alike_heard, all_known = Compared.by(known), Compared.by(known[heard]), Compared.with_all(known)
+        evidence = torch.full_like(scores, torch.nan, dtype=torch.float64)
+        for number, method in enumerate(self.parts()):
+            column, calibration, way, asked = scores[:, number], self.calibration_[:, number], alike, everyone
+            if number >= len(self.unlike) + len(self.unknown):
+                way = all_known
+            elif isinstance(
+                method, DegreeBalance
+            ):  # which is what degrees say; in an undirected graph they say nothing
+                way, asked = all_known, everyone & (calibration != calibration[0]).any()
+            elif _reads_neighbours(method):
+                way, asked, calibration = alike_heard, degrees > 0, calibration[heard]
+            evidence[asked, number] = way.rarity(column[asked], degrees[asked], calibration, among=among)
+        return evidence
 
 
 def _reads_neighbours(method: Method) -> bool:
     return method.reach() not in (0, None)
-
-
-def _embedded(outputs: Outputs) -> Outputs:
-    """The outputs, with logits for embeddings where there are none."""
-    return outputs if outputs.embedded is not None else replace(outputs, embedded=outputs.logits)

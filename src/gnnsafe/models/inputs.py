@@ -13,7 +13,6 @@ back from it: both are kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import require
+from gnnsafe.once import once
 from gnnsafe.prepared import Features, PreparedGraph
 from gnnsafe.sparse import Matrix, Sparse, density, scipy_csr
 
@@ -86,13 +86,13 @@ class ConvolutionInputs:
             gradient = self.adjacency.T @ gradient
         return self.features.T @ gradient
 
-    @cached_property
+    @once
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and covariance of the features' rows where they are dense, in double precision."""
         assert isinstance(self.features, Tensor)
         rows = self.features.shape[0]
         mean = self.features.mean(dim=0, dtype=torch.float64)
-        covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+        covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64, device=mean.device)
         for part in torch.split(self.features, MOMENT_ROWS):
             centred = part - mean
             covariance.addmm_(centred.T, centred, alpha=1 / rows)

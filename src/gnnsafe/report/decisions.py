@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,25 @@ def check_ending(name: str, path: Path) -> None:
 
 
 def write_table(path: Path, table: Any) -> None:
-    """An Arrow table, whole or not at all: Parquet or CSV by the ending."""
+    """An Arrow table, whole or not at all: Parquet or CSV by the ending; CSV has lists as JSON."""
     from pyarrow import csv, parquet
 
     with replacing(path) as part:
         if path.suffix.lower() == ".csv":
-            csv.write_csv(table, part)
+            csv.write_csv(_flat(table), part)
         else:
             parquet.write_table(table, part)
+
+
+def _flat(table: Any) -> Any:
+    """The table with its lists as texts."""
+    import pyarrow as pa
+
+    for place, column in enumerate(table.columns):
+        if pa.types.is_large_list(column.type):
+            texts = [json.dumps(values, ensure_ascii=False) for values in column.to_pylist()]
+            table = table.set_column(place, table.column_names[place], pa.array(texts, pa.string()))
+    return table
 
 
 def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:

@@ -13,10 +13,11 @@ from gnnsafe.report.plotting import altair
 
 __all__ = ["distributions"]
 
+WIDTH = 780  # of a row of panels without their axes, so that it fits on a page
 COLOURS = {"ID": "#3b76af", "OOD": "#e1812c"}
 
 
-def distributions(results: Sequence[Result | Record]) -> Any:
+def distributions(results: Sequence[Result | Record], methods: Sequence[str] = DISTRIBUTIONS) -> Any:
     """A row of panels per data set, shift and OOD graph, a column per method, from the first seed: an Altair chart."""
     alt = altair()
     first: dict[tuple[str, ...], Result | Record] = {}
@@ -24,13 +25,14 @@ def distributions(results: Sequence[Result | Record]) -> Any:
         first.setdefault((result.dataset, result.shift, result.ood, result.method), result)
     several = len({key[0] for key in first}) > 1
     rows = dict.fromkeys(key[:3] for key in first)
+    width = WIDTH // len(methods)
     panels = [
-        [_panel(first[(*row, method)], several) for method in DISTRIBUTIONS if (*row, method) in first] for row in rows
+        [_panel(first[(*row, method)], several, width) for method in methods if (*row, method) in first] for row in rows
     ]
     return alt.vconcat(*(alt.hconcat(*row) for row in panels if row))
 
 
-def _panel(result: Result | Record, several: bool) -> Any:
+def _panel(result: Result | Record, several: bool, width: int) -> Any:
     alt = altair()
     curves = result.curves
     assert curves is not None  # of a run that failed
@@ -40,11 +42,12 @@ def _panel(result: Result | Record, several: bool) -> Any:
         f"{result.method}, {f'{result.dataset} ' if several else ''}{shift} shift",
         subtitle=f"AUROC {100 * detected.auroc:.1f} · FPR95 {100 * detected.fpr95:.1f}",
     )
+    kind = "energy" if result.method in DISTRIBUTIONS else "score"
     bars = (
         alt.Chart({"values": _bars(curves)})
         .mark_bar(opacity=0.6)
         .encode(
-            x=alt.X("from:Q", bin="binned", title="energy (higher = more OOD)"),
+            x=alt.X("from:Q", bin="binned", title=f"{kind} (higher = more OOD)"),
             x2="to:Q",
             y=alt.Y("share:Q", title="share of nodes", stack=None, axis=alt.Axis(format="%", tickCount=4)),
             color=alt.Color("nodes:N", title=None, scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()])),
@@ -61,7 +64,7 @@ def _panel(result: Result | Record, several: bool) -> Any:
         .mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
         .encode(x="threshold:Q", tooltip=["says:N", alt.Tooltip("threshold:Q", format=".3f")])
     )
-    return (bars + line).properties(width=260, height=150, title=title)
+    return (bars + line).properties(width=width, height=150, title=title)
 
 
 def _bars(curves: Curves) -> list[dict[str, Any]]:

@@ -27,10 +27,10 @@ Nodes = Sequence[Mapping[str, Any]]
 Edges = Sequence[tuple[int, int]]
 
 
-def write_ego_graph(path: Path, nodes: Nodes, edges: Edges, *, title: str, boundary: float | None, around: int) -> None:
+def write_ego_graph(path: Path, nodes: Nodes, edges: Edges, *, title: str, **about: Any) -> None:
     """The picture, as PNG, SVG or an HTML page that needs no network, by the ending of `path`."""
     require(path.suffix.lower() in ENDINGS, "path", f"end in {', '.join(ENDINGS)}", f"'{path}'")
-    spec = specification(ego_graph(nodes, edges, title=title, boundary=boundary, around=around))
+    spec = specification(ego_graph(nodes, edges, title=title, **about))
     page = Document(title, (), [Section("", chart=spec)])
     content = as_html(page).encode() if path.suffix.lower() == ".html" else drawn(spec)[path.suffix.lower()]()
     with replacing(path) as part:
@@ -38,12 +38,19 @@ def write_ego_graph(path: Path, nodes: Nodes, edges: Edges, *, title: str, bound
 
 
 def ego_graph(
-    nodes: Nodes, edges: Edges, *, title: str, boundary: float | None = None, around: int | None = None
+    nodes: Nodes,
+    edges: Edges,
+    *,
+    title: str,
+    boundary: float | None = None,
+    around: int | None = None,
+    note: str = "",
 ) -> Any:
     """An Altair chart: the first node in the middle, others on rings by hops; size is weight, colour is score.
 
     Colours turn from blue to orange at the `boundary`, without one at the middle of the scores; the legend has those
-    that are there. `around` is how many nodes there are around the first, itself counted, drawn or not.
+    that are there. `around` is how many nodes there are around the first, itself counted, drawn or not. A
+    `note` stands below the title.
     """
     alt = altair()
     size = SIZE if len(nodes) > 1 else ALONE
@@ -78,7 +85,9 @@ def ego_graph(
         names.mark_text(**words, stroke="white", strokeWidth=3, strokeJoin="round"),  # readable on edges
         names.mark_text(**words, color="#1b1f24"),
     ]  # fmt: skip
-    about = alt.TitleParams(title, subtitle=_subtitle(nodes, boundary, around), anchor="start")
+    about = alt.TitleParams(
+        title, subtitle=[*_subtitle(nodes, boundary, around), *filter(None, [note])], anchor="start"
+    )
     return alt.layer(*layers).properties(width=size, height=size, title=about)
 
 

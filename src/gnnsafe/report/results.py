@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.figures import FIGURES
@@ -139,13 +140,17 @@ def _about(sheet: Sheet) -> list[str]:
 
 def figure_section(number: int, records: Sequence[Record]) -> Section:
     """One of the paper's figures."""
-    draw = {1: distributions, 2: charts.backbones, 3: charts.sweeps}[number]
+    drawings: dict[int, Callable[[Sequence[Record]], Any]]
+    drawings = {1: distributions, 2: charts.backbones, 3: charts.sweeps}
     seeds = len({record.seed for record in records})
     text = (
         "First seed. The dashed line accepts 95 % of ID nodes." if number == 1 else f"Mean of {_count(seeds, 'seed')}."
     )
     return Section(
-        f"Figure {number}: {FIGURES[number]}", [text], chart=specification(draw(records)), name=f"figure-{number}"
+        f"Figure {number}: {FIGURES[number]}",
+        [text],
+        chart=specification(drawings[number](records)),
+        name=f"figure-{number}",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gnnsafe.calibration import Calibration
+from gnnsafe.calibration import Calibration, KnownClasses
 from gnnsafe.display import shown
 from gnnsafe.errors import InputError, SavedFileError, require
 from gnnsafe.explanation import TrainingClasses
@@ -27,7 +27,7 @@ from gnnsafe.typed import Typed, refuse
 
 __all__ = ["PARTS", "Unpacking", "UnregisteredError", "packed"]
 
-_PARTS = (Propagated, GraphNodes, Calibration, TrainingClasses, FeatureScaling, KnownNodes, UsedNodes)
+_PARTS = (Propagated, GraphNodes, Calibration, KnownClasses, TrainingClasses, FeatureScaling, KnownNodes, UsedNodes)
 PARTS: dict[str, type[Any]] = {part.__name__: part for part in _PARTS}  # beside what is registered in METHODS
 
 REMEDY = "put @METHODS.register('its-name') above its @dataclass"

@@ -1,0 +1,74 @@
+"""Sets of classes that nodes conform to: as a tensor, and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from gnnsafe.checks import check_node
+from gnnsafe.detector.tables import arrow_table, data_frame
+
+__all__ = ["ClassSets"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSets:
+    """What `Detector.predict_sets` says: for each node the classes that it conforms to; an empty set: none of them."""
+
+    ids: Sequence[Any]
+    """What the user calls the nodes, `data.node_id`; their numbers where the graph has none."""
+    members: Tensor
+    """Boolean, [nodes, classes]: whether the class is in the node's set."""
+    class_names: tuple[Any, ...] | None = None
+    """What the classes are called, in the order of their numbers."""
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many classes each set holds."""
+        return self.members.sum(dim=1)
+
+    @property
+    def empty(self) -> Tensor:
+        """Which nodes conform to none of the known classes: a boolean tensor."""
+        return ~self.members.any(dim=1)
+
+    def names(self, node: int) -> tuple[Any, ...]:
+        """The classes in the set of a node, given by its number: their names, or numbers where they have none."""
+        return tuple(self._classes()[self.members[check_node(node, len(self))].cpu().numpy()].tolist())
+
+    def of(self, mask: Tensor) -> ClassSets:
+        """Those of the nodes in `mask`, a boolean tensor."""
+        ids = [self.ids[node] for node in mask.nonzero().flatten().tolist()]
+        return replace(self, ids=ids, members=self.members[mask.to(self.members.device)])
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table` with a row per node: its id, and its set as a list of classes.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed.
+        """
+        table = arrow_table({"id": list(self.ids)})
+        import pyarrow as pa
+
+        classes, sizes = self.members.cpu().numpy().nonzero()[1], self.sizes.cpu().numpy()
+        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return table.append_column("set", pa.LargeListArray.from_arrays(ends, pa.array(self._classes()[classes])))
+
+    def to_pandas(self) -> Any:
+        """The same as a `pandas.DataFrame`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        return data_frame({"id": list(self.ids), "set": [list(self.names(node)) for node in range(len(self))]})
+
+    def _classes(self) -> Any:
+        """What each class is called, as an array."""
+        return np.arange(self.members.shape[1]) if self.class_names is None else np.array(self.class_names)

@@ -1,0 +1,40 @@
+"""Columns about nodes as tables of others' packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnnsafe.errors import InputError, MissingExtraError
+
+__all__ = ["arrow_table", "data_frame"]
+
+
+def arrow_table(columns: Mapping[str, Any]) -> Any:
+    """A `pyarrow.Table`."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtraError(f"an Arrow table needs {error.name}: pip install 'gnnsafe[tables]'") from error
+    return pa.table({name: _arrow(name, values) for name, values in columns.items()})
+
+
+def data_frame(columns: Mapping[str, Any]) -> Any:
+    """A `pandas.DataFrame`."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError(f"a data frame needs {error.name}: pip install pandas") from error
+    return pd.DataFrame(columns)
+
+
+def _arrow(name: str, values: Any) -> Any:
+    """A column as Arrow takes it; whole numbers that only uint64 holds, as such."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except OverflowError:
+        return pa.array(values, pa.uint64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"'{name}' must be of one type to be a column (got {error}); correct data.node_id") from error

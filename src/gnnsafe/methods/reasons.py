@@ -1,0 +1,77 @@
+"""What speaks for a score: the evidence that a method weighs, each as an addend, and the graph as a whole in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torch import Tensor
+
+__all__ = ["Addend", "Reasons", "centred_addends", "graph_in_words"]
+
+ALONE = "nobody points to it"
+ALIKE = "ID nodes are all alike in it (edges both ways, or none)"
+USUAL, ODD = 1 / 3, 2 / 3  # openness
+MILLION = 1e6
+TOLD = 0.005  # a shift or lift that shows in figures of this size
+
+
+class Addend(NamedTuple):
+    """What one part says of a node: weight · (E − Ē), E = −log p, Ē what is usual among ID nodes."""
+
+    p_value: float | None
+    """How rare its score is among ID nodes; None where it says nothing of the node."""
+    weight: float
+    addend: float
+    silent: str = ""
+    """Why it says nothing."""
+
+
+class Reasons(NamedTuple):
+    """Why a node has its score: by default there is no more to say than what propagation does."""
+
+    addends: tuple[Addend, ...] = ()
+    """One for each of the method's parts, in their order."""
+    graph: tuple[str, ...] = ()
+    """What the graph as a whole did to the score: sentences."""
+    figures: Mapping[str, float] = {}
+    """The same as numbers, by name."""
+
+
+def centred_addends(row: Tensor, known: Tensor, weights: Tensor) -> tuple[Addend, ...]:
+    """weight · (E − Ē) of each E in a node's row, Ē the mean of the ID nodes' `known`; silent where either is NaN.
+
+    >>> import torch
+    >>> row, known = torch.tensor([2.0, torch.nan]), torch.tensor([[0.5, 1.0], [1.5, torch.nan]])
+    >>> heard, silent = centred_addends(row, known, torch.tensor([3.0, 1.0]))
+    >>> heard
+    Addend(p_value=0.1353..., weight=3.0, addend=3.0, silent='')
+    >>> silent
+    Addend(p_value=None, weight=1.0, addend=0.0, silent='nobody points to it')
+    """
+    usual = known.nanmean(dim=0)
+    columns = (-row).exp(), weights, weights * (row - usual), usual.isnan(), row.isnan()
+    return tuple(
+        Addend(None, weight, 0.0, ALIKE if alike else ALONE) if alike or alone else Addend(p, weight, addend)
+        for p, weight, addend, alike, alone in zip(*(column.tolist() for column in columns), strict=True)
+    )
+
+
+def graph_in_words(
+    *, openness: float, surroundings: float, lift: float, shift: float, rarity: float, compared: float
+) -> tuple[str, ...]:
+    """How rare a node's evidence is, how odd its graph is as a whole, and what lift and shift δ made of the score."""
+    odd, much = (
+        ("usual", "little") if openness < USUAL else ("odd", "much") if openness > ODD else ("half odd", "in part")
+    )
+    one_in = math.exp(min(max(rarity, 0.0), 700.0))  # of which float64 has the exponential
+    how_rare = f"{one_in:,.0f}" if one_in < MILLION else f"{one_in:.0e}"
+    without = [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
+    without += [f"{shift:.2f} of its evidence, as the graph's median lies above ID nodes'"] * (shift >= TOLD)
+    return (
+        f"Together that is as rare as one ID node in {how_rare} (-log p = {rarity:.4g}).",
+        f"Judged by its nodes one by one, the graph as a whole is {odd} (openness {openness:.2f}): "
+        f"surroundings count {much} (w = {surroundings:.2f} of 2).",
+        *([f"p-values compare {compared:.4g}: without {' and '.join(without)}."] if without else []),
+    )
