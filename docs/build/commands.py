@@ -14,11 +14,11 @@ from gnnsafe.cli import COMMANDS
 PAGE = "commands.md"
 HEAD = """# The command line
 
-What `gnnsafe COMMAND --help` says, made of the commands when this page was built. [Your files](files.md) walks through
-the commands with a graph.
+What `gnnsafe COMMAND --help` says, made of the commands when this page was built. [Your files](files.md) walks
+through the commands with a graph.
 
-A command ends with 0 where all went well, with 2 and one line on standard error for a mistake in what it was given, with
-130 where it was interrupted.
+A command ends with 0 where all went well, with 2 and one line on standard error for a mistake in what it was given,
+with 130 where it was interrupted.
 """
 
 

@@ -1,7 +1,8 @@
 """Pages of the site that live elsewhere in the repository, links to them, and pages that may not exist yet.
 
-A page links to a file as it lies in the repository (`../CHANGELOG.md`, `../benchmarks/results.md`), so that the link works
-where the repository is read, too. The site has its own place for such a file: this hook puts it there and turns the link.
+A page links to a file as it lies in the repository (`../CHANGELOG.md`, `../benchmarks/results.md`), so that the link
+works where the repository is read, too. The site has its own place for such a file: this hook puts it there and turns
+the link.
 """
 
 from __future__ import annotations
