@@ -37,7 +37,7 @@ docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 notebooks: setup
-	PYTHONWARNINGS="ignore:IProgress not found" OMP_NUM_THREADS=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace --coalesce-streams examples/*.ipynb
+	PYTHONWARNINGS="ignore:IProgress not found" OMP_NUM_THREADS=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace examples/*.ipynb
 
 # Hatchling is what pip builds the package with; the wheel is then tried where nothing of the repository is.
 dist: docs

@@ -67,7 +67,7 @@ def test_a_pages_code_runs_from_top_to_bottom_and_prints_what_it_says(page, tmp_
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
     for block in re.finditer(f"{BLOCK.pattern}|{SHELL.pattern}", text(page), re.M | re.S):
-        code, output, shell = block.groups()
+        code, output, _ = block.groups()
         if code is not None:
             exec(compile(code, page.name, "exec"), names)
             printed = capsys.readouterr().out

@@ -178,14 +178,14 @@ def _chart(rows: list[dict]) -> alt.Chart:
 
 def _specification(chart: alt.Chart, ink: str) -> dict:
     """What draws it in that colour, on whatever the page's background is."""
-    chart = chart.configure(background="transparent", font="system-ui, sans-serif").configure_view(stroke=None)
+    chart = chart.configure(background="transparent", font="Helvetica, Arial, sans-serif").configure_view(stroke=None)
     chart = chart.configure_axis(
         labelColor=ink, titleColor=ink, tickColor=ink, domainColor=ink, gridColor=ink, gridOpacity=0.15,
         titleFontWeight="normal", labelFontSize=11, titleFontSize=12,
     )  # fmt: skip
     chart = chart.configure_legend(
         labelColor=ink, titleColor=ink, symbolFillColor=ink, symbolStrokeColor=ink, orient="top", labelFontSize=12,
-        titleFontWeight="normal", columnPadding=24,
+        titleFontWeight="normal", columnPadding=24, labelLimit=0,
     )  # fmt: skip
     chart = chart.configure_title(color=ink, fontWeight="normal", fontSize=13)
     chart = chart.configure_rule(color=ink).configure_text(color=ink)
