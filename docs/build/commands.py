@@ -57,7 +57,7 @@ def section(name: str, text: str) -> str:
 
 
 def _names(action: argparse.Action) -> str:
-    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
+    value = action.metavar or action.dest.upper()
     takes = "" if action.nargs == 0 else f" {value}"
     shown = action.option_strings[-1] + takes if action.option_strings else str(value)
     return "`" + shown.replace("|", "\\|") + "`"
@@ -65,6 +65,7 @@ def _names(action: argparse.Action) -> str:
 
 def _cell(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     text = parser._get_formatter()._expand_help(action) if action.help else ""
+    text += f" One of: {', '.join(map(str, action.choices))}." if action.choices else ""
     return _plain(text + (" *Required.*" if action.option_strings and action.required else "")).replace("|", "\\|")
 
 
