@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo test benchmark clean
+.PHONY: help setup demo test docs notebooks dist benchmark clean
 
 help:
 	@echo "make setup   a .venv with everything, versions as in constraints.txt"
 	@echo "make demo    OOD detection on real Cora, a table and a page (about half a minute)"
-	@echo "make test    the whole check: ruff, mypy, pytest with doctests and coverage"
+	@echo "make test    the whole check: ruff, mypy, pytest with doctests and coverage, the documentation"
+	@echo "make docs    the documentation, into site/: open site/index.html, no server or network needed"
+	@echo "make notebooks  run examples/*.ipynb anew and store their output (GNNSAFE_DATA for the one on Arxiv)"
+	@echo "make dist    wheel, source archive and documentation of this version, into dist/, tried in an empty environment"
 	@echo "make benchmark  speed and memory beside plain PyG, into benchmarks/results.md (six minutes on two idle cores)"
 	@echo "make clean   remove the .venv and what the tools left behind"
 
@@ -18,7 +21,7 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv; the first time takes a few minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,docs,dev]'
 	@touch $@
 
 demo: setup
@@ -30,8 +33,21 @@ test: setup
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto  # a worker per core, each with one thread: tests are many and small
 
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: setup
+	PYTHONWARNINGS="ignore:IProgress not found" OMP_NUM_THREADS=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace examples/*.ipynb
+
+# Hatchling is what pip builds the package with; the wheel is then tried where nothing of the repository is.
+dist: docs
+	rm -rf dist
+	$(BIN)/hatchling build
+	$(BIN)/python -m zipfile -c dist/gnnsafe-$$($(BIN)/hatchling version)-docs.zip site/
+	$(BIN)/python -m pytest tests/test_release.py
+
 benchmark: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv dist site .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

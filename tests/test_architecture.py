@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-import tomllib
 
 import gnnsafe
-from gnnsafe.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "gnnsafe"
@@ -90,20 +89,6 @@ def test_the_version_is_said_once():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == gnnsafe.__version__
     assert f"## {gnnsafe.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def test_the_readme_lists_every_method_with_its_first_line():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name, method in METHODS.items():
-        assert f"| `{name}` | `{method.__name__}` | {method.__doc__.splitlines()[0]} |" in readme
-
-
-def test_the_readmes_example_runs_and_prints_what_it_says(capsys):
-    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```")
-    code = next(block.removeprefix("python\n") for block in blocks if block.startswith("python\n"))
-    output = next(block.removeprefix("text\n") for block in blocks if block.startswith("text\n"))
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out == output
 
 
 def test_constraints_pin_every_dependency_exactly():

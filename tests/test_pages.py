@@ -1,16 +1,27 @@
-"""The README's and the notebook's code runs as printed, each page in processes of its own."""
+"""The code on the pages and in the notebooks runs as printed."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import warnings
+from importlib import import_module
 from pathlib import Path
 
+import pytest
+
+from gnnsafe import cli
+
 ROOT = Path(__file__).parents[1]
-SECTION = "## From a graph in files to decisions\n"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+PROCESSES = "quickstart.md"  # its blocks are processes of their own: what one saves, the next loads
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.M | re.S)
 
 
 def run(code: str, folder: Path) -> str:
@@ -27,24 +38,111 @@ def words(text: str) -> list[str]:
     return [re.split(r"s? [-+]?\d|:", line)[0] for line in text.splitlines()]
 
 
+def execute(code: str, names: dict[str, object]) -> None:
+    """Run it as if it were a file of its own."""
+    exec(compile(code, "page.py", "exec", dont_inherit=True), names)
+
+
+def text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of gnnsafe on a page, without comments: those in blocks of a shell and, in the README, indented."""
+    blocks = SHELL.findall(text(page)) + re.findall(r"(?:^    .*\n)+", text(page), re.M)
+    lines = [re.sub(r"\s+#.*", "", line).strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("gnnsafe ")]
+
+
 def test_the_newcomers_path_runs_as_printed(tmp_path):
     """Each block is a process: what one saves, the next loads."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").split(SECTION)[1].split("\n## ")[0]
-    blocks = section.split("```")[1::2]
-    codes, outputs = ([block.split("\n", 1)[1] for block in blocks[start::2]] for start in (0, 1))
-    assert [block.split("\n", 1)[0] for block in blocks] == ["python", "text"] * 2
-    for code, output in zip(codes, outputs, strict=True):
+    blocks = BLOCK.findall(text(ROOT / "docs" / PROCESSES))
+    assert len(blocks) == 3
+    for code, output in blocks:
         assert words(run(code, tmp_path)) == words(output)
     assert "<svg" in (tmp_path / "why.svg").read_text(encoding="utf-8")
 
 
-def test_the_notebook_runs_and_has_its_pictures(tmp_path):
-    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text(encoding="utf-8"))
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != PROCESSES and BLOCK.search(text(page))], ids=lambda page: page.stem
+)
+def test_a_pages_code_runs_from_top_to_bottom_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
+    """One page, one namespace; commands of the shell run in between where the page has the files that they read."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in re.finditer(f"{BLOCK.pattern}|{SHELL.pattern}", text(page), re.M | re.S):
+        code, output, _ = block.groups()
+        if code is not None:
+            execute(code, names)
+            printed = capsys.readouterr().out
+            assert words(printed) == words(output or "")
+        elif page.name == "files.md":
+            for line in commands(page):
+                assert cli.main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+            capsys.readouterr()
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_commands_on_a_page_are_commands(page):
+    """What is not run here, since it takes hours, names at least options that exist."""
+    for line in commands(page):
+        name, *arguments = shlex.split(line)[1:]
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        import_module(f"gnnsafe.cli.{name}").configure(parser)
+        parser.parse_args(arguments)
+
+
+def test_the_readmes_examples_run_and_print_what_they_say(capsys):
+    (example, output), (own, _) = BLOCK.findall(text(ROOT / "README.md"))
+    names: dict[str, object] = {}
+    execute(example, names)
+    assert capsys.readouterr().out == output
+    exec("data, new_data = cora.id, cora.ood['feature']", names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # much is flagged, as all has changed
+        execute(own, names)
+    assert capsys.readouterr().out.startswith("Node 17 scores ")
+
+
+def test_the_readme_is_one_screen_and_its_links_lead_somewhere():
+    readme = text(ROOT / "README.md")
+    assert len(readme.encode()) <= 7_000
+    to_come = {f"docs/{name}.md" for name in ("monitor", "serve", "scale", "leaderboard")}
+    for link in re.findall(r"\]\(([^)#]+)|srcset=\"([^\"]+)|src=\"([^\"]+)", readme):
+        path = "".join(link)
+        assert path in to_come or (ROOT / path).is_file(), path
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_pages_name_no_folder_that_only_we_have(page):
+    assert "shared/" not in text(page)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_runs_and_has_its_output_and_pictures(path, tmp_path, request, monkeypatch, capsys):
+    if path.stem == "temporal_shift":
+        root = request.getfixturevalue("data_root")
+        if not (root / "ArxivTopics" / "raw").is_dir():
+            pytest.skip("no Arxiv at hand")
+        monkeypatch.setenv("GNNSAFE_DATA", str(root))
+    notebook = json.loads(text(path))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    printed = run("\n".join("".join(cell["source"]) for cell in cells), tmp_path)
-    assert printed.endswith("the same scores to the last bit: True\n")
-    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those that a reader is meant to see are in the stored output
+        execute("\n".join("".join(cell["source"]) for cell in cells), {"__name__": "notebook"})
+    printed = capsys.readouterr().out
     outputs = [output for cell in cells for output in cell["outputs"]]
+    stored = "".join("".join(output["text"]) for output in outputs if output.get("name") == "stdout")
+    assert words(printed) == words(stored)
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     assert all(output["output_type"] in ("stream", "execute_result") for output in outputs)
-    pictures = [output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {})]
-    assert len(pictures) == 2
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_the_quickstart_notebook_ends_as_it_should_and_has_both_pictures():
+    notebook = json.loads(text(ROOT / "examples" / "quickstart.ipynb"))
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    assert "".join(outputs[-1]["text"]).endswith("the same scores to the last bit: True\n")
+    assert len([output for output in outputs if "image/png" in output.get("data", {})]) == 2

@@ -20,7 +20,16 @@ __all__ = ["score_logits"]
 def score_logits(logits: Any, edge_index: Any, *, method: Method | str = "gnnsafe") -> Tensor:
     """Scores of logits from anywhere: numpy, JAX, DGL, a file; float32, one per node, higher = more OOD.
 
-    By GNNSafe, or another method that needs nothing but logits and edges.
+    Args:
+        logits: Unnormalised, one row per node and one column per class: a tensor, an array or nested lists.
+        edge_index: Edges [2, edges], from the first row to the second.
+        method: GNNSafe, or another method (or its name) that needs nothing but logits and edges.
+
+    Returns:
+        A score for each node.
+
+    Raises:
+        InputError: Logits or edges break a rule, or the method needs more than them.
 
     >>> score_logits([[0.0, 9.0], [0.0, 0.0]], [[0], [1]]).tolist()
     [-9.0001..., -6.9...]

@@ -63,6 +63,19 @@ def propagate(
     to: `isolated="keep"` leaves its score alone, `"decay"` multiplies it by α at every step, as the paper's
     published runs do (which reads as "more OOD" when scores are negative energies).
 
+    Args:
+        scores: One per node.
+        edge_index: Edges [2, edges] from the first row to the second, or prepared `Edges`.
+        steps: How often, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node that no edge points to: "keep" or "decay".
+
+    Returns:
+        The propagated scores, in the precision of `scores`.
+
+    Raises:
+        InputError: A score is NaN or infinite, an edge joins nodes that do not exist, or a setting breaks its rule.
+
     >>> path = torch.tensor([[0, 1], [1, 2]])  # 0 → 1 → 2
     >>> propagate(torch.tensor([8.0, 0.0, 0.0]), path, steps=1).tolist()
     [8.0, 4.0, 0.0]

@@ -53,6 +53,17 @@ def check_unnormalised(energies: Tensor) -> None:
 def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass") -> Tensor:
     """Free energy, E = −T log Σ_c exp(z_c / T)  (Liu et al., 2020); multilabel Σ_c −T log(1 + exp(z_c / T)).
 
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+        temperature: T, above 0.
+        task: "multiclass", one softmax over the classes, or "multilabel", a sigmoid for each label.
+
+    Returns:
+        A score for each node; higher = more out-of-distribution.
+
+    Raises:
+        InputError: Logits are not finite numbers of shape [nodes, classes], or the temperature is not above 0.
+
     >>> energy(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.6931..., -9.0001...]
     >>> energy(torch.tensor([[0.0, 0.0]]), task="multilabel").tolist()
@@ -69,6 +80,16 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
 def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
     """Negated maximum softmax probability, −max_c p_c  (Hendrycks & Gimpel, 2017); multilabel −Σ_c max(p_c, 1 − p_c).
 
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+        task: "multiclass", one softmax over the classes, or "multilabel", a sigmoid for each label.
+
+    Returns:
+        A score for each node, from −1 (sure) up.
+
+    Raises:
+        InputError: Logits are not finite numbers of shape [nodes, classes].
+
     >>> max_softmax(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.5, -0.9998...]
     """
@@ -78,6 +99,15 @@ def max_softmax(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
 
 def max_logit(logits: Tensor) -> Tensor:
     """Negated maximum logit, −max_c z_c  (Hendrycks et al., 2022), multilabel too.
+
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+
+    Returns:
+        A score for each node; higher = more out-of-distribution.
+
+    Raises:
+        InputError: Logits are not finite numbers of shape [nodes, classes].
 
     >>> max_logit(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [-0.0, -9.0]
@@ -89,6 +119,16 @@ def max_logit(logits: Tensor) -> Tensor:
 def entropy(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
     """Entropy of the predicted distribution, −Σ_c p_c log p_c, in nats; multilabel the sum of the labels' entropies.
 
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+        task: "multiclass", one softmax over the classes, or "multilabel", a sigmoid for each label.
+
+    Returns:
+        A score for each node, from 0 (sure) to log of the number of classes.
+
+    Raises:
+        InputError: Logits are not finite numbers of shape [nodes, classes].
+
     >>> entropy(torch.tensor([[0.0, 0.0], [9.0, 0.0]])).tolist()
     [0.6931..., 0.0012...]
     """
@@ -98,6 +138,17 @@ def entropy(logits: Tensor, *, task: Task = "multiclass") -> Tensor:
 
 def generalized_entropy(logits: Tensor, *, gamma: float = 0.1, task: Task = "multiclass") -> Tensor:
     """Generalised entropy, Σ_c p_c^γ (1 − p_c)^γ  (Liu et al., 2023); multilabel over both outcomes of each label.
+
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+        gamma: The exponent γ, between 0 and 1: the smaller, the more small probabilities count.
+        task: "multiclass", one softmax over the classes, or "multilabel", a sigmoid for each label.
+
+    Returns:
+        A score for each node; higher = more out-of-distribution.
+
+    Raises:
+        InputError: Logits are not finite numbers of shape [nodes, classes], or gamma is not between 0 and 1.
 
     >>> generalized_entropy(torch.tensor([[0.0, 0.0]]), gamma=0.5).tolist()
     [1.0]

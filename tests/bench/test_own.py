@@ -15,7 +15,7 @@ from gnnsafe.errors import InputError
 from gnnsafe.methods import Propagated
 from gnnsafe.training import CrossEntropy
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
 TINY = ["bench", "--datasets", "synthetic", "--shifts", "label", "--epochs", "2", "--seeds", "2"]
 TWO = """
 from dataclasses import dataclass
@@ -137,9 +137,9 @@ def test_two_files_with_one_method(file):
         Plan(("cora",), ("label",), (str(file), str(other)))
 
 
-def test_the_readmes_ten_lines_are_in_every_table(tmp_path, capsys, monkeypatch):
-    """As the README tells it: a run without it, the file, a run of it alone; workers import it too."""
-    blocks = README.read_text(encoding="utf-8").split("```")
+def test_the_pages_ten_lines_are_in_every_table(tmp_path, capsys, monkeypatch):
+    """As the page tells it: a run without it, the file, a run of it alone; workers import it too."""
+    blocks = PAGE.read_text(encoding="utf-8").split("```")
     (code,) = [
         block.removeprefix("python\n") for block in blocks if block.startswith("python\n") and "(Method)" in block
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +123,7 @@ def test_ids_that_python_cannot_hold_exactly_are_refused(tmp_path, kind):
         pa.array([0.1, 1e300]),
         pa.array(["01", "=1"]),
         pa.array([date(2020, 1, 1), date(1969, 7, 20)]),
-        pa.array([datetime(2020, 1, 1, tzinfo=timezone.utc), datetime(1969, 7, 20, 1, 2, 3, 4, timezone.utc)]),
+        pa.array([datetime(2020, 1, 1, tzinfo=UTC), datetime(1969, 7, 20, 1, 2, 3, 4, UTC)]),
     ],
     ids=lambda ids: str(ids.type),
 )

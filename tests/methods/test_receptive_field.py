@@ -26,7 +26,7 @@ from gnnsafe.methods import (
 )
 from gnnsafe.models import GCN, MLP
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
 ANY = ("odin", "grasp")  # which read the whole graph
 WEIGHED = ("two-scale",)  # which weigh by the whole graph what they read of a part: tests/methods/test_two_scale.py
 NEITHER = [(name, "multilabel") for name in ("gkde", "gpn", "gebm")]  # which are for softmax alone
@@ -128,11 +128,11 @@ def test_reach_by_hand(method, reach):
 
 
 class TestMethodsOfOnesOwn:
-    """The README's Laplace, on a path of 40 nodes of which one has changed."""
+    """The page's Laplace, on a path of 40 nodes of which one has changed."""
 
     @pytest.fixture
     def code(self) -> str:
-        blocks = README.read_text(encoding="utf-8").split("```")
+        blocks = PAGE.read_text(encoding="utf-8").split("```")
         (code,) = [block for block in blocks if block.startswith("python\n") and "(Method)" in block]
         return code.removeprefix("python\n")
 
@@ -142,7 +142,7 @@ class TestMethodsOfOnesOwn:
         exec(code, names)
         return names["Laplace"]()
 
-    def test_the_readmes_is_right(self, code):
+    def test_the_pages_is_right(self, code):
         data = path(40)
         detector = detector_of(self.laplace(code), data)
         new, nodes = with_other_features(data, 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +12,7 @@ from gnnsafe.bench import paper
 from gnnsafe.bench.own import own_recipes
 from gnnsafe.bench.recipes import Protocol, Recipe, backbones, recipes, typed
 from gnnsafe.datasets import DATASETS, Benchmark, load_benchmark
-from gnnsafe.errors import InputError, MissingExtraError, require, require_known, require_whole
+from gnnsafe.errors import InputError, require, require_known, require_whole
 
 __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
 
@@ -146,10 +147,6 @@ def datasets_at_hand(root: str | None) -> tuple[str, ...]:
 
 def read_plan(path: Path) -> dict[str, Any]:
     """The settings of a plan in a TOML file, named as in `Plan`: `datasets = ["cora", "twitch"]`, `seeds = 3`."""
-    try:
-        import tomllib
-    except ImportError as error:
-        raise MissingExtraError("a plan file needs Python 3.11 or later") from error
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # of TOML, or of its letters

@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Task:
             chosen=recipe.chosen,
             data=self.data,
             versions={"gnnsafe": self.version, "torch": self._torch, **OTHER_VERSIONS},
-            created=datetime.now(timezone.utc).isoformat(timespec="microseconds"),
+            created=datetime.now(UTC).isoformat(timespec="microseconds"),
             **outcome,
         )
 

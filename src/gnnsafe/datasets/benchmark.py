@@ -63,14 +63,28 @@ def load_benchmark(
     """A data set under a shift: `load_benchmark("cora", shift="structure")`; `gnnsafe datasets` lists them.
 
     Where the shift is drawn at random, the OOD graph is the first draw and the exposure graph the second. All their
-    nodes count. Label shift: see `label_classes`. `synthetic` takes a size: any of `nodes`, `edges`, `features` and
-    `classes`. What the rigorous protocol has otherwise:
+    nodes count. Label shift: see `label_classes`. The same arguments give the same benchmark to the bit.
 
-    - `test_nodes="id-test"`: only those nodes count that are ID test nodes in the original (planted shifts choose
-      their nodes themselves).
-    - `split="random"`: the seed draws the split where the data set has a public one, too, 20 per class/500/1000.
-    - `head="id"`: classes that no ID node has get no output; the others are numbered 0, 1, …, and the nodes of left-out
-      classes have no label, −1.
+    Args:
+        name: The data set.
+        shift: Which of its shifts.
+        seed: Of the shift and, where it is drawn, of the split.
+        root: A folder with the raw files, laid out as PyG does; unless told `$GNNSAFE_DATA`, then a package that
+            carries them, then a download.
+        test_nodes: "id-test": only those nodes count that are ID test nodes in the original (planted shifts choose
+            their nodes themselves), as in the rigorous protocol.
+        split: "random": the seed draws the split where the data set has a public one, too, 20 per class/500/1000.
+        head: "id": classes that no ID node has get no output; the others are numbered 0, 1, …, and the nodes of
+            left-out classes have no label, −1.
+        **size: Of `synthetic` alone: any of `nodes`, `edges`, `features` and `classes`.
+
+    Returns:
+        `.id` (the graph with its masks), `.exposure` and `.ood` (name → graph), whose `.mask` says which nodes count.
+
+    Raises:
+        UnknownNameError: There is no such data set, shift or option.
+        DataNotFoundError: Its files are nowhere to be had.
+        InputError: The files are not what was published.
     """
     require_known("name", name, DATASETS)
     for option in size:

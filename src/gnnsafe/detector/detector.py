@@ -35,25 +35,32 @@ __all__ = ["Detector"]
 
 
 class Detector(Scorer):
-    """Score the nodes of graphs by `method` (a method or its name) on the outputs of `model`.
+    """Score the nodes of graphs by `method` on the outputs of `model`; decide with a stated error rate; say why.
 
-    Unless told it is `TwoScale`, or the most of it that can be fitted on the training graph: a `MethodWarning` says
-    what is missing, such as a `val_mask` with 20 nodes.
-
-    The model is any module called `(x, edge_index)` that returns logits, or called by `forward(model, data)`. Its
-    training mode and gradients are left as they were found. Methods that read the penultimate embedding find it in
-    our models by themselves; for another, `embedding` names the submodule that gives it. With `task="multilabel"` the
-    logits are those of sigmoids, one per label (a binary head has one). A trivial method needs no model: None.
-    `node_type` names the nodes of a `HeteroData` whose logits `forward` returns; scores are propagated over
-    `edge_types`, or over all that join such nodes. `scaling` is applied to the features of every graph before model and
-    method read them: the one that the model's training features were scaled by (`FeatureScaling.fitted`). With
-    `undirected=True` each edge of every graph is read in both directions, repeated ones once, by all that it does.
+    The model's training mode and gradients are left as they were found.
 
         detector = gnnsafe.Detector(model).fit(data)            # data.y, data.train_mask, data.val_mask
         scores = detector.score(new_data)                       # float32, one per node, higher = more OOD
         detector.calibrate(data)                                # data.val_mask
         flags = detector.predict(new_data, false_alarm=0.05)    # at most 5 % of ID nodes flagged
-        gnnsafe.Detector(model, "knn", embedding="convs.0", forward=lambda model, data: model(data.x, data.edge_index))
+
+    Args:
+        model: Any module called `(x, edge_index)` that returns logits; None for a trivial method, which needs none.
+        method: A method or its name. Unless told it is `TwoScale`, or the most of it that can be fitted on the training
+            graph: a `MethodWarning` says what is missing, such as a `val_mask` with 20 nodes.
+        embedding: The name of the submodule that gives the penultimate embedding, for methods that read it. Models of
+            `gnnsafe.models` say it by themselves.
+        forward: How to call the model, `forward(model, data)`, where that is not `model(x, edge_index)`.
+        task: "multiclass", or "multilabel" where logits are those of sigmoids, one per label (a binary head has one).
+        node_type: The nodes of a `HeteroData` whose logits `forward` returns.
+        edge_types: The edges of a `HeteroData` over which scores are propagated; unless told, all that join such nodes.
+        scaling: Applied to the features of every graph before model and method read them: the one that the model's
+            training features were scaled by (`FeatureScaling.fitted`).
+        undirected: Whether each edge of every graph is read in both directions, repeated ones once.
+
+    Raises:
+        InputError: An argument breaks a rule, such as a `node_type` without a `forward`.
+        UnknownNameError: There is no method of that name.
     """
 
     def score(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Tensor:
@@ -87,8 +94,21 @@ class Detector(Scorer):
 
         They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
         or the method anything; training nodes are refused, and where validation nodes chose the epoch, others are
-        better. `by_class` compares a node with the calibration nodes of its own predicted class, so that error rates
-        hold in each class. Where their classes are known, `data.y` (−1 where not), `predict_sets` compares with them.
+        better.
+
+        Args:
+            data: The graph with the held-out nodes, mostly the training graph. Where their classes are known, `data.y`
+                (−1 where not), `predict_sets` compares with them.
+            mask: The held-out ID nodes; unless told `data.val_mask`.
+            by_class: Compare a node with the calibration nodes of its own predicted class, so that error rates hold in
+                each class.
+
+        Returns:
+            The detector itself, calibrated.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The mask holds training nodes or none, or the graph is unlike the training graph.
         """
         graph, outputs = self._outputs_as_fitted(data)
         name = "val_mask" if mask is None else "mask"
@@ -138,9 +158,22 @@ class Detector(Scorer):
     ) -> Tensor:
         """How rare each score is among ID nodes: (1 + #{calibration ≥ s}) / (n + 1), float64; small = OOD.
 
-        With a `seed` ties are broken at random; `tail="extrapolated"` goes on beyond all calibration nodes, on the
-        assumption that `gnnsafe.calibration.extrapolated_p_values` states. `gnnsafe.calibration` says what the figures
-        promise. `batch_size` and `hops` are those of `score`.
+        `gnnsafe.calibration` says what the figures promise.
+
+        Args:
+            data: The graph.
+            seed: Breaks ties at random; None: ties count against a node's being OOD.
+            tail: "extrapolated" goes on beyond all calibration nodes, on the assumption that
+                `gnnsafe.calibration.extrapolated_p_values` states.
+            batch_size: How many nodes are scored at a time; see `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
+
+        Returns:
+            A p-value for each node.
+
+        Raises:
+            NotFittedError: The detector is not fitted or not calibrated.
+            InputError: The graph is unlike the training graph.
         """
         calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
         classes = None if calibration.classes is None else answers.predicted
@@ -178,6 +211,10 @@ class Detector(Scorer):
 
         Returns:
             A boolean tensor, one entry per node.
+
+        Raises:
+            NotFittedError: The detector is not fitted or not calibrated.
+            InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
         p = self.p_values(data, seed=seed, tail=tail, batch_size=batch_size, hops=hops)
         return self.calibrated().decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
@@ -273,9 +310,18 @@ class Detector(Scorer):
     ) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals.
 
-        Without a mask these are the test nodes of the split that it was fitted with, which it keeps, where `data` is
-        the same graph, else those of `data.test_mask`. Nodes that taught or calibrated the detector are refused: on
-        them the rates say nothing.
+        Args:
+            data: The graph with these nodes.
+            mask: Held-out ID nodes. Unless told, the test nodes of the split that the detector was fitted with where
+                `data` is the same graph, else those of `data.test_mask`.
+            levels: The false-alarm rates to check.
+
+        Returns:
+            Observed rates with their intervals: print it.
+
+        Raises:
+            NotFittedError: The detector is not fitted or not calibrated.
+            InputError: Some of these nodes were used to train or to calibrate: on them the rates say nothing.
         """
         calibration, graph = self.calibrated(), self._checked(data)
         p = self.p_values(graph)
@@ -291,7 +337,18 @@ class Detector(Scorer):
 
         Where the method weighs evidence (`TwoScale`, `Consensus`), also what each piece adds, who was heard in those
         that are propagated, and what the graph as a whole did. The graph is read for this alone: `score_new` goes on
-        with the one that was scored last. `node` is its number or, as text, its id in `data.node_id`.
+        with the one that was scored last.
+
+        Args:
+            data: The graph.
+            node: Its number or, as text, its id in `data.node_id`.
+
+        Returns:
+            The reasons: print it, `.draw("why.svg")` it, or take `.to_dict()`.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: There is no such node, or the graph is unlike the training graph.
         """
         outputs = self.outputs(data)
         node = node_number(outputs.graph, node)
@@ -304,17 +361,29 @@ class Detector(Scorer):
     ) -> NewScores:
         """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
 
-        `data` is the graph as it is now, `nodes` are those that came or changed and both ends of edges that came or
-        went, by their numbers or as a mask. Touched is every node that has one of them in its receptive field, that of
-        model and method together; `hops` is the receptive field of a model that is none of ours, its number of
-        message-passing layers. One that reads the whole graph at once (a norm over all nodes, a virtual node) has no
-        such number: a few nodes are scored on another part of the graph too, and where that makes a difference it is
-        refused. With `touched=False` the given nodes alone are scored, which reads far less where few edges lead far.
-        A method that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
+        Touched is every node that has one of `nodes` in its receptive field, that of model and method together. A model
+        that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few nodes
+        are scored on another part of the graph too, and where that makes a difference it is refused. A method
+        that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
         whole, or, before that, of the training graph: score the whole again when much of it has changed.
 
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
+
+        Args:
+            data: The graph as it is now.
+            nodes: Those that came or changed and both ends of edges that came or went, as numbers or as a mask.
+            hops: The receptive field of a model that is none of gnnsafe.models: its number of message-passing layers.
+            touched: Whether all touched nodes are scored; False: the given ones alone, which reads far less where few
+                edges lead far.
+
+        Returns:
+            The numbers of the nodes that are scored, and their scores.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The receptive field of model or method is not known or larger than is said, or the graph is
+                unlike the training graph.
         """
         return self._score_new(data, nodes, hops, touched)[0]
 
@@ -333,10 +402,27 @@ class Detector(Scorer):
     ) -> NewDecisions:
         """As `score_new`, with p-values and flags, equal to those of the whole graph but for `fdr`.
 
-        With `fdr` each node is weighed among those that are scored here, not among all of the graph. The arguments are
-        those of `score_new` and `predict`.
+        With `fdr` each node is weighed among those that are scored here, not among all of the graph.
 
             touched, scores, p_values, flags = detector.predict_new(data, nodes, false_alarm=0.05)
+
+        Args:
+            data: The graph as it is now.
+            nodes: Those that came or changed; see `score_new`.
+            false_alarm: Of the ID nodes at most this share is flagged; see `predict`.
+            fdr: Of the flagged nodes at most this share is ID.
+            hops: The receptive field of a model that is none of gnnsafe.models.
+            touched: Whether all touched nodes are scored, or the given ones alone.
+            seed: Breaks ties of p-values at random.
+            tail: "extrapolated" extends p-values beyond all calibration nodes; see `p_values`.
+            storey: With `fdr`, estimate how many nodes are ID instead of counting all.
+
+        Returns:
+            The numbers of the nodes that are scored, their scores, p-values and flags.
+
+        Raises:
+            NotFittedError: The detector is not fitted or not calibrated.
+            InputError: As for `score_new` and `predict`.
         """
         calibration, (found, compared, logits) = self.calibrated(), self._score_new(data, nodes, hops, touched)
         classes = None if calibration.classes is None else logits.argmax(dim=1)
@@ -388,6 +474,13 @@ class Detector(Scorer):
         """All that was fitted and calibrated, as safetensors and JSON in a folder; see `gnnsafe.load`.
 
         A model of gnnsafe.models is saved with it. Another is not: the detector knows it again by its weights.
+
+        Args:
+            folder: Where to; it is made where it does not exist, and what another detector has left there is replaced.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The model has other weights than it was fitted with, or a method is of no registered name.
         """
         save(self, Path(folder))
 

@@ -85,6 +85,16 @@ class Scorer:
         A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
         and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
         Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its place.
+
+        Args:
+            data: The training graph, with `x`, `edge_index`, `y` and `train_mask`, and a `val_mask` for methods that
+                learn what is usual from held-out nodes.
+
+        Returns:
+            The detector itself, fitted.
+
+        Raises:
+            InputError: The graph breaks a rule, or the method cannot be fitted on it.
         """
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
         graph = self._graph(data)
@@ -116,7 +126,18 @@ class Scorer:
         self.weights_ = weights_digest(self.classifier.model)
 
     def outputs(self, data: Graph) -> Outputs:
-        """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once."""
+        """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once.
+
+        Args:
+            data: The graph.
+
+        Returns:
+            Logits, embeddings where they are known, and the graph.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The graph is unlike the training graph.
+        """
         return self._outputs(self._checked(data))
 
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:

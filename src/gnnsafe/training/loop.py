@@ -50,17 +50,36 @@ def train(
 ) -> History:
     """Minimise `objective` by Adam, full batch, and restore the epoch with the lowest ID validation cross-entropy.
 
-    `data` carries `y`, `train_mask` and `val_mask`; `exposure`, read only by objectives that need it, carries
-    `mask`. Training starts from weights drawn anew from `seed`, so the same seed gives the same weights, by the
-    `reset_parameters` of the model or of its submodules (a parameter of a module that has none keeps its value);
-    `seed=None` goes on from the weights that the model has. The model is left in evaluation mode; interrupted, it has
-    the best weights so far, and those it came with where there are none. `task="multilabel"`: `y` has a 0 or 1 per
-    node and label, and the logits are those of sigmoids. `each_epoch` is called after every epoch, to show or to keep
-    what training has seen so far.
+    The model is left in evaluation mode; interrupted, it has the best weights so far, and those it came with where
+    there are none.
+
+        model = gnnsafe.models.GCN(data.num_features, 64, num_classes)
+        gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy())
 
     Trainings in several threads, each of a model of its own, end with the weights that each ends with alone; they take
     turns in their forward passes. A model of ours may be constructed in its thread. Whatever else draws torch's global
     random numbers, such as the constructor of a model of one's own, is to be done before the threads start.
+
+    Args:
+        model: Any module called `(x, edge_index)` that returns logits.
+        data: The graph, with `y`, `train_mask` and `val_mask`.
+        objective: What is minimised.
+        exposure: A graph of known OOD nodes, those in its `mask`; read only by objectives that need it.
+        epochs: How many passes over the whole graph.
+        lr: Adam's learning rate.
+        weight_decay: Adam's weight decay.
+        seed: Weights are drawn anew from it, so the same seed gives the same weights, by the `reset_parameters` of the
+            model or of its submodules (a parameter of a module that has none keeps its value); None goes on from the
+            weights that the model has.
+        task: "multilabel" where `y` has a 0 or 1 per node and label, and the logits are those of sigmoids.
+        each_epoch: Called after every epoch, to show or to keep what training has seen so far.
+
+    Returns:
+        The losses of every epoch, and which epoch was the best.
+
+    Raises:
+        InputError: An argument, the graph or the exposure breaks a rule.
+        TrainingError: The loss became NaN or infinite.
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
