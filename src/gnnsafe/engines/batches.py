@@ -18,7 +18,7 @@ __all__ = ["feature_rows"]
 
 
 def feature_rows(batch: Any, rows: Rows) -> Tensor:
-    """The features of a batch with the columns id, c0, c1, … as float32 [rows, features], once all are finite numbers."""
+    """Features of a batch with the columns id, c0, c1, …: float32 [rows, features], once all are finite numbers."""
     matrix = _lists(batch, rows) if rows.listed else _columns(batch, rows)
     finite = np.isfinite(matrix)
     if not finite.all():
@@ -61,5 +61,3 @@ def _wrong(batch: Any, rows: Rows, row: int, place: int, value: object) -> Excep
 
 def _id(batch: Any, row: int) -> str:
     return shown(batch.column("id")[row].as_py())
-
-

@@ -55,7 +55,7 @@ class Writer:
         for name, file in self.files.items():
             rows = block[name].detach().to(getattr(torch, file.column.dtype)).contiguous()
             assert rows.shape[1] == file.column.width
-            self._open[name].write(memoryview(rows.numpy()).cast("B") if rows.numel() else b"")
+            self._open[name].write(rows.numpy().data)
 
 
 def spans(count: int, size: int) -> Iterator[tuple[int, int]]:

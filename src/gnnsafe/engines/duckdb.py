@@ -99,7 +99,7 @@ class DuckDB(Engine):
                 self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {scan(str(source))}")
             else:
                 self._connection.register(name, pa.table(source))
-            return self._connection.execute(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
+            return self._run(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
 
     def quoted(self, name: str) -> str:
         """In double quotes."""
@@ -183,7 +183,10 @@ class DuckDB(Engine):
     def batches(self, sql: str, rows: int) -> Iterator[Any]:
         """What a query gives, a batch of Arrow at a time; no other query may run meanwhile."""
         with self._one_line("the table"):
-            yield from self._connection.execute(sql).to_arrow_reader(rows)
+            yield from self._run(sql).to_arrow_reader(rows)
+
+    def _run(self, sql: str) -> Any:
+        return self._connection.execute(sql)
 
     def _nodes(self, graph: GraphTables, step: Step) -> tuple[dict[str, ColumnFile], int]:
         place, ids = 0, None
@@ -212,9 +215,7 @@ class DuckDB(Engine):
         share = max(self.memory - OWN, OWN) // 4
         sources = max(1, min(nodes, share // width, 2**31 - 1))
         cells = max(-(-nodes // sources), -(-(total * (48 if graph.both_ways else 24)) // share))
-        writer = GridWriter(
-            self.folder, nodes, targets=-(-nodes // cells), sources=sources, both_ways=graph.both_ways
-        )
+        writer = GridWriter(self.folder, nodes, targets=-(-nodes // cells), sources=sources, both_ways=graph.both_ways)
         lost = 0
         with self._full_disk():
             for batch in self.batches(numbering.sql, EDGES):

@@ -96,7 +96,7 @@ class GridWriter:
         pairs = np.empty((len(source), 2), dtype=np.int32)
         pairs[:, 0], pairs[:, 1] = source % self.grid.sources, target % self.grid.targets
         if self.cells == 1:
-            self._open[0].write(memoryview(pairs).cast("B") if pairs.size else b"")
+            self._open[0].write(pairs.data)
             return
         cell = target // self.grid.targets * self.columns + source // self.grid.sources
         order = np.argsort(cell.astype(np.int16) if self.cells < 2**15 else cell, kind="stable")
@@ -104,7 +104,7 @@ class GridWriter:
         pairs = pairs[order]
         for number, (stop, size) in enumerate(zip(ends, np.diff(ends, prepend=0), strict=True)):
             if size:
-                self._open[number].write(memoryview(pairs[stop - size : stop]).cast("B"))
+                self._open[number].write(pairs[stop - size : stop].data)
 
     def finish(self, advance: Callable[[], None]) -> tuple[Grid, Any, Any]:
         """The grid, and for each node how many edges point to it from others, and from itself."""

@@ -151,7 +151,8 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
     if len(found) == 1:
         return None
     end = next(place for place, kind in enumerate(kinds[1:]) if kind != kinds[0])
-    raise refusal(file, f"must be of the nodes' type (got {kinds[end + 1]}, not {kinds[0]})", "cast it", column=ends[end])
+    problem = f"must be of the type of the nodes' ids (got {kinds[end + 1]}, not {kinds[0]})"
+    raise refusal(file, problem, "cast one of them", column=ends[end])
 
 
 def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Numbers for nodes, 0, 1, … as they come: ids are looked up where they are whole numbers close together, else joined."""
+"""Numbers for nodes, 0, 1, … as they come: looked up by whole numbers that lie close together, else joined by ids."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def numbered(engine: DuckDB, graph: GraphTables, nodes: int) -> Numbering:
 
 def check_ids(engine: Engine, graph: GraphTables) -> None:
     """Each node of the table `ids` has an id, and no other node has it."""
-    (nodes, given), = engine.rows("SELECT count(*), count(id) FROM ids")
+    ((nodes, given),) = engine.rows("SELECT count(*), count(id) FROM ids")
     require(nodes > 0, graph.rows.name, "have at least one row", "none", "check what wrote the table")
     require(given == nodes, graph.rows.name, "have an id for every node", f"{nodes - given} without")
     twice = engine.rows("SELECT id, count(*) FROM ids GROUP BY id HAVING count(*) > 1 LIMIT 1")

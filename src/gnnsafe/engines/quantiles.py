@@ -15,9 +15,8 @@ BINS = 4096
 FEW = 4096  # values among which a place is looked up
 
 
-def quantiles(engine: Engine, table: str, column: str, shares: Sequence[float]) -> list[float]:
-    """Each share's quantile, interpolated linearly as numpy does."""
-    ((count,),) = engine.rows(f"SELECT count({column}) FROM {table}")
+def quantiles(engine: Engine, table: str, column: str, shares: Sequence[float], count: int) -> list[float]:
+    """Each share's quantile of `count` values, interpolated linearly as numpy does."""
     places = [share * (count - 1) for share in shares]
     ends = order_statistics(engine, table, column, [f(place) for place in places for f in (math.floor, math.ceil)])
     pairs = zip(places, ends[::2], ends[1::2], strict=True)
@@ -26,45 +25,37 @@ def quantiles(engine: Engine, table: str, column: str, shares: Sequence[float]) 
 
 def order_statistics(engine: Engine, table: str, column: str, places: Sequence[int]) -> list[Any]:
     """The values at these places, counted from 0, of the column in order."""
-    low, high = engine.rows(f"SELECT min({column}), max({column}) FROM {table}")[0]
-    return [_at(engine, table, column, place, low, high) for place in places]
+    low, high, count = engine.rows(f"SELECT min({column}), max({column}), count({column}) FROM {table}")[0]
+    found = _between(engine, table, column, sorted({*places}), low, high, count)
+    return [found[place] for place in places]
 
 
-def _at(engine: Engine, table: str, column: str, place: int, low: Any, high: Any) -> Any:
-    """The value at that place among those from `low` to `high`, which are closed in on until they are few."""
-    while True:
-        value = f"CAST({column} AS DOUBLE)"
-        width = (float(high) - float(low)) / BINS
-        within = f"{column} >= {_literal(low)} AND {column} <= {_literal(high)}"
-        if width > 0 and math.isfinite(width):
-            bin_of = f"LEAST(FLOOR(({value} - {double(low)}) / {double(width)}), {double(BINS - 1)})"
-        else:
-            bin_of = double(0)
-        counted = engine.rows(
-            f"SELECT {bin_of} AS bin, count(*), min({column}), max({column}) FROM {table} WHERE {within} "
-            "GROUP BY 1 ORDER BY 1"
-        )
-        for _, count, first, last in counted:
-            if place < count:
-                low, high = first, last
-                break
-            place -= count
-        if low == high:
-            return low
-        if count <= FEW:
-            found = engine.rows(
-                f"SELECT {column}, count(*) FROM {table} WHERE {column} >= {_literal(low)} AND "
-                f"{column} <= {_literal(high)} GROUP BY {column} ORDER BY {column}"
-            )
-            return _looked_up(found, place)
+def _between(
+    engine: Engine, table: str, column: str, places: Sequence[int], low: Any, high: Any, count: int
+) -> dict[int, Any]:
+    """The values at places among the `count` ones from `low` to `high`, which are closed in on until they are few."""
+    if low == high:
+        return dict.fromkeys(places, low)
+    few = count <= FEW
+    bins = engine.rows(
+        f"SELECT {column if few else _bin(column, low, high)} AS bin, count(*), min({column}), max({column}) "
+        f"FROM {table} WHERE {column} >= {_literal(low)} AND {column} <= {_literal(high)} GROUP BY 1 ORDER BY 1"
+    )
+    found: dict[int, Any] = {}
+    before = 0
+    for _, size, first, last in bins:
+        here = [place - before for place in places if before <= place < before + size]
+        if here:
+            inside = _between(engine, table, column, here, first, last, size)
+            found |= {place + before: value for place, value in inside.items()}
+        before += size
+    return found
 
 
-def _looked_up(counted: Sequence[tuple[Any, int]], place: int) -> Any:
-    for value, count in counted:
-        if place < count:
-            return value
-        place -= count
-    raise AssertionError("a place beyond the last")
+def _bin(column: str, low: Any, high: Any) -> str:
+    """The number of the bin, of `BINS` between two ends, that a value lies in."""
+    width = max(float(high) / BINS - float(low) / BINS, 5e-324)
+    return f"LEAST(FLOOR((CAST({column} AS DOUBLE) - {double(low)}) / {double(width)}), {double(BINS - 1)})"
 
 
 def _literal(value: Any) -> str:

@@ -68,8 +68,12 @@ def check_there(path: str) -> None:
     """There are files: Parquet, which engines read."""
     if is_remote(path) or is_delta(path):
         return
-    found = [Path(path)] if Path(path).exists() else list(Path().glob(path)) if not Path(path).is_absolute() else (
-        list(Path(Path(path).anchor).glob(str(Path(path).relative_to(Path(path).anchor))))
+    found = (
+        [Path(path)]
+        if Path(path).exists()
+        else list(Path().glob(path))
+        if not Path(path).is_absolute()
+        else (list(Path(Path(path).anchor).glob(str(Path(path).relative_to(Path(path).anchor)))))
     )
     require(bool(found), "table", "be Parquet files that are there", f"'{path}'", f"check the path, from {Path.cwd()}")
     wrong = next((one for one in found if one.is_file() and one.suffix.lower() != ".parquet"), None)

@@ -37,7 +37,7 @@ def summary(engine: Engine, table: str, limit: float, out: str, *, times: bool) 
     """That of a table with scores and p-values, of which those up to `limit` are flagged."""
     rows = f"({flagged_rows(table, limit, ['score', 'p_value', *(['moment'] if times else [])])}) AS flagged"
     nodes, marked = engine.rows(said_about_all(rows))[0]
-    edges = bin_edges(*quantiles(engine, table, "score", ENDS))
+    edges = bin_edges(*quantiles(engine, table, "score", ENDS, nodes))
     counted = np.array(engine.rows(bar_counts(rows, edges.tolist()))[0], dtype=np.int64)
     over_time = _periods(engine, table, rows, nodes) if times else None
     return Summary(out, nodes, int(marked), edges, counted[::2], counted[1::2], over_time)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gnnsafe.errors import InputError, require
 
-__all__ = ["check_absent", "published", "workspace"]
+__all__ = ["PREFIX", "check_absent", "published", "workspace"]
 
 PREFIX = ".gnnsafe-work-"
 
