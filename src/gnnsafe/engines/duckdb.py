@@ -99,7 +99,7 @@ class DuckDB(Engine):
                 self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {scan(str(source))}")
             else:
                 self._connection.register(name, pa.table(source))
-            return self._run(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
+            return self._query(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
 
     def quoted(self, name: str) -> str:
         """In double quotes."""
@@ -183,10 +183,10 @@ class DuckDB(Engine):
     def batches(self, sql: str, rows: int) -> Iterator[Any]:
         """What a query gives, a batch of Arrow at a time; no other query may run meanwhile."""
         with self._one_line("the table"):
-            yield from self._run(sql).to_arrow_reader(rows)
+            yield from self._query(sql).to_arrow_reader(rows)
 
-    def _run(self, sql: str) -> Any:
-        return self._connection.execute(sql)
+    def _query(self, sql: str) -> Any:
+        return self._connection.sql(sql)  # streamed: what `execute` gives would be copied first
 
     def _nodes(self, graph: GraphTables, step: Step) -> tuple[dict[str, ColumnFile], int]:
         place, ids = 0, None
@@ -215,19 +215,24 @@ class DuckDB(Engine):
         share = max(self.memory - OWN, OWN) // 4
         sources = max(1, min(nodes, share // width, 2**31 - 1))
         cells = max(-(-nodes // sources), -(-(total * (48 if graph.both_ways else 24)) // share))
-        writer = GridWriter(self.folder, nodes, targets=-(-nodes // cells), sources=sources, both_ways=graph.both_ways)
-        lost = 0
-        with self._full_disk():
-            for batch in self.batches(numbering.sql, EDGES):
-                source, target = (numbering.numbers(batch.column(end)) for end in ("source", "target"))
-                if (unknown := (source < 0) | (target < 0)).any():
-                    lost += int(unknown.sum())
-                    source, target = source[~unknown], target[~unknown]
-                writer.add(source, target)
+        ranges = {"targets": -(-nodes // cells), "sources": sources}
+        with GridWriter(self.folder, nodes, **ranges, both_ways=graph.both_ways) as writer, self._full_disk():
+            lost = self._fill(writer, numbering)
             if lost and (lost == total or not graph.drop_unknown):
                 raise unknown_ends(self, graph, lost, total)
             with progress("Sorting edges", writer.cells) as advance:
                 return writer.finish(advance)
+
+    def _fill(self, writer: GridWriter, numbering: Numbering) -> int:
+        """All edges, and how many of them have an end that is no node."""
+        lost = 0
+        for batch in self.batches(numbering.sql, EDGES):
+            source, target = (numbering.numbers(batch.column(end)) for end in ("source", "target"))
+            if (unknown := (source < 0) | (target < 0)).any():
+                lost += int(unknown.sum())
+                source, target = source[~unknown], target[~unknown]
+            writer.add(source, target)
+        return lost
 
     @contextmanager
     def _one_line(self, source: object) -> Iterator[None]:

@@ -86,6 +86,13 @@ class GridWriter:
         self.loops = np.zeros(nodes, dtype=np.int32)
         self._open = [(folder / f"cell-{cell}").open("wb") for cell in range(self.cells)]
 
+    def __enter__(self) -> GridWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for stream in self._open:
+            stream.close()
+
     def add(self, source: Any, target: Any) -> None:
         """Some more edges, numbers of nodes."""
         if (loop := source == target).any():

@@ -94,7 +94,7 @@ def graph_tables(
     return GraphTables(
         f"SELECT {', '.join([f'{own} AS id', *times, *features])} FROM given_nodes",
         f"SELECT {source} AS source, {target} AS target FROM given_edges",
-        rows, None if casts != "STRING" or kinds[0] == "text" else "BIGINT", casts == "BIGINT", time is not None,
+        rows, "BIGINT" if kinds[0] == "whole" and casts != "BIGINT" else None, casts == "BIGINT", time is not None,
         both_ways, drop_unknown,
     )  # fmt: skip
 
