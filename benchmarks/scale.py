@@ -178,6 +178,70 @@ def page(records: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def sums(nodes: int, temp: Path | None) -> dict[str, float]:
+    """Seconds of one sum of 64 columns over 15 edges a node: by SQL, and over sorted edges in files."""
+    import duckdb
+    import pyarrow as pa
+    import torch
+
+    from gnnsafe.engines.columns import Writer, spans
+    from gnnsafe.engines.engine import Column
+    from gnnsafe.engines.grid import GridWriter
+
+    torch.set_num_threads(2)
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((nodes, HIDDEN), dtype=np.float32)
+    ends = rng.integers(0, nodes, (2, nodes * DEGREE))
+    with tempfile.TemporaryDirectory(dir=temp) as folder:
+        connection = duckdb.connect()
+        connection.execute(f"SET memory_limit='4GB'; SET threads=2; SET temp_directory='{folder}/spill'")
+        connection.execute("SET preserve_insertion_order=false")
+        connection.register("edges", pa.table({"source": ends[0], "target": ends[1]}))
+        columns = {f"c{k}": rows[:, k] for k in range(HIDDEN)}
+        connection.register("rows", pa.table({"id": np.arange(nodes), **columns}))
+        added = ", ".join(f"sum(s.c{k}) AS c{k}" for k in range(HIDDEN))
+        start = time.perf_counter()
+        query = f"SELECT e.target, {added} FROM edges AS e JOIN rows AS s ON e.source = s.id GROUP BY e.target"
+        connection.execute(f"COPY ({query}) TO '{folder}/sums.parquet' (FORMAT parquet)")
+        by_sql = time.perf_counter() - start
+        start = time.perf_counter()
+        with GridWriter(Path(folder), nodes, targets=nodes, sources=nodes, both_ways=False) as writer:
+            for low, high in spans(nodes * DEGREE, ROWS):
+                writer.add(*ends[:, low:high])
+            grid, _, _ = writer.finish(lambda: None)
+        sorting = time.perf_counter() - start
+        with Writer(Path(folder), "rows", {"value": Column(HIDDEN)}) as written:
+            written.add({"value": torch.from_numpy(rows)})
+        start = time.perf_counter()
+        grid.sums(written.files["value"], (0, nodes), {})
+        return {"nodes": nodes, "sql": by_sql, "sorting": sorting, "files": time.perf_counter() - start}
+
+
+def draw_chart(records: dict[str, Any]) -> None:
+    """Time and memory by edges, a line for each engine."""
+    import altair
+
+    rows = [
+        {"edges": one["edges"], "engine": f"{one['engine']}, {one['what']}", "figure": figure, "value": one[key]}
+        for one in records.values()
+        if one["what"] in ("energy K=2", "GCN, K=2")
+        for key, figure in (("seconds", "seconds"), ("gigabytes", "GB of memory at the peak"))
+    ]
+    chart = (
+        altair.Chart(altair.Data(values=rows))
+        .mark_line(point=True)
+        .encode(
+            x=altair.X("edges:Q", scale=altair.Scale(type="log")),
+            y=altair.Y("value:Q", scale=altair.Scale(type="log"), title=None),
+            color="engine:N",
+        )
+        .properties(width=260, height=200)
+        .facet(column=altair.Column("figure:N", title=None))
+        .resolve_scale(y="independent")
+    )
+    chart.save(str(PAGE.with_suffix(".svg")))
+
+
 INTRODUCTION = """# Engines beside memory
 
 `python -m benchmarks.scale` on two cores: from Parquet to Parquet, each figure a process of its own with its start and
@@ -199,11 +263,15 @@ def main() -> None:
     parser.add_argument("--memory", default="1GB")
     parser.add_argument("--temp", type=Path)
     parser.add_argument("--in-memory", nargs=2, type=Path)
+    parser.add_argument("--sums", action="store_true")
     arguments = parser.parse_args()
     if arguments.in_memory:
         memory_run(*arguments.in_memory)
         return
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
+    if arguments.sums:
+        records["sums"] = sums(int(arguments.sizes[0]), arguments.temp)
+        arguments.sizes = []
     for nodes in map(int, arguments.sizes):
         for what in arguments.what:
             with tempfile.TemporaryDirectory(dir=arguments.temp) as folder:
@@ -221,7 +289,18 @@ def main() -> None:
                         records[key] = {"what": name, **more, **found}
                         print(key, found, flush=True)
                         RECORDS.write_text(json.dumps(records, indent=1) + "\n")
-    PAGE.write_text(INTRODUCTION + page(records), encoding="utf-8")
+    RECORDS.write_text(json.dumps(records, indent=1) + "\n")
+    found = records.pop("sums", None)
+    text = INTRODUCTION + page(records) + "\n![time and memory by edges](scale.svg)\n"
+    if found is not None:
+        text += (
+            f"\nOne sum of {HIDDEN} columns over {found['nodes'] * DEGREE:.1e} edges (`--sums`): by SQL in 4 GB "
+            f"{found['sql']:.0f} s; over edges in files {found['files']:.1f} s, and {found['sorting']:.1f} s to sort "
+            "these once.\n"
+        )
+    PAGE.write_text(text, encoding="utf-8")
+    if records:
+        draw_chart(records)
 
 
 if __name__ == "__main__":
