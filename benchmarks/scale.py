@@ -152,7 +152,10 @@ def run(engine: str, graph: Path, saved: Path, *, features: bool, memory: str) -
     """One measurement."""
     out, temp = graph.parent / f"out-{engine}", graph.parent / "temp"
     base = [sys.executable, "-W", "ignore", "-m"]
-    if engine == "memory":
+    if engine == "memory" and features:  # one part each, as read_graph takes them
+        given = [str(saved), f"{graph}/nodes/0000.parquet", "--edges", f"{graph}/edges/0000.parquet"]
+        command = [*base, "gnnsafe", "score", *given, "--out", f"{graph.parent}/memory.parquet"]
+    elif engine == "memory":
         command = [*base, "benchmarks.scale", "--in-memory", str(graph), str(saved)]
     else:
         what = ["score", str(saved), str(graph)] if features else ["score-logits", f"{graph}/nodes", f"{graph}/edges"]
