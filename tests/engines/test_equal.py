@@ -69,7 +69,7 @@ def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
-@pytest.mark.parametrize("method", [METHODS[0], METHODS[7], METHODS[-2], METHODS[-1]], ids=repr)
+@pytest.mark.parametrize("method", METHODS[-2:], ids=repr)
 def test_spark_scores_as_memory_does(method, opened, tmp_path):
     made, graph = detector(method), new_graph("all")
     check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))

@@ -81,7 +81,7 @@ def test_bad_tables_are_refused_in_one_line(case, saved, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
 
 
-@pytest.mark.parametrize("case", ["null feature", "unknown ends", "twice", "no edges"])
+@pytest.mark.parametrize("case", ["null feature", "unknown ends"])
 def test_spark_refuses_them_in_the_same_words(case, opened, tmp_path):
     given, (damage, words) = tables(new_graph("directed")), BAD[case]
     damage(given)

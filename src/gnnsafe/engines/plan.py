@@ -138,8 +138,8 @@ def _base_scores(method: Method, task: Task, embedding: bool, block: Block) -> d
     result = _classes(logits, task)
     if _energetic(method, task):
         assert isinstance(method, Energy | GNNSafe)
-        result["energy"] = energy(logits)[:, None]
         scores = saturated(energy(logits, temperature=method.temperature))
+        result["energy"] = (scores if method.temperature == 1 else energy(logits))[:, None]
     else:
         scores = method.base_scores(_outputs(logits, task, block["embedding"] if embedding else None))
     return {**result, "value": scores.double()[:, None]}
