@@ -30,6 +30,7 @@ from gnnsafe.training import OBJECTIVES
 hypothesis.settings.register_profile("gnnsafe", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("gnnsafe")
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -51,11 +52,18 @@ def _outside_world(tmp_path_factory: pytest.TempPathFactory):
         patch.delenv("GNNSAFE_DATA")
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> Any:
         raise OSError("tests do not reach the network")
 
-    patch.setattr(socket.socket, "connect", refuse)
-    patch.setattr(socket, "getaddrinfo", refuse)
+    connect, find = socket.socket.connect, socket.getaddrinfo
+
+    def within(self: socket.socket, address: Any) -> None:  # this machine, where Spark answers
+        refuse() if isinstance(address, tuple) and address[0] not in LOOPBACK else connect(self, address)
+
+    patch.setattr(socket.socket, "connect", within)
+    patch.setattr(
+        socket, "getaddrinfo", lambda host, *more, **rest: (find if host in LOOPBACK else refuse)(host, *more, **rest)
+    )
     yield
     patch.undo()
 

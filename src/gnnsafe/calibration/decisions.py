@@ -16,9 +16,8 @@ from gnnsafe.calibration.p_values import (
     Tail,
     check_level,
     conformal_p_values,
+    discovery_limit,
     extrapolated_p_values,
-    false_alarms,
-    false_discoveries,
     nodes_needed,
 )
 from gnnsafe.calibration.sets import ROUNDING, KnownClasses
@@ -113,19 +112,42 @@ class Calibration:
             mask: The nodes to decide about; no other is flagged. With `fdr` each is weighed among these alone.
             storey: With `fdr`, count ID nodes by Storey's estimate in place of all nodes, see `id_share`.
         """
+        asked = torch.ones_like(p, dtype=torch.bool) if mask is None else check_mask("mask", mask, len(p)).to(p.device)
+        each = torch.ones_like(p[asked], dtype=torch.int64)
+        limit = self.limit(p[asked], each, false_alarm=false_alarm, fdr=fdr, storey=storey)
+        return asked & (p <= limit)
+
+    def limit(
+        self,
+        p: Tensor,
+        counts: Tensor,
+        *,
+        false_alarm: float | None = None,
+        fdr: float | None = None,
+        storey: bool = False,
+    ) -> float:
+        """The p-value up to which nodes are flagged, where each of `p` is that of so many nodes; warns as `decisions`.
+
+        Args:
+            p: The p-values of the nodes to decide about, each once or as often as it is there.
+            counts: How many nodes have it.
+            false_alarm: Of the ID nodes at most this share is flagged.
+            fdr: Of the flagged nodes at most this share is ID.
+            storey: With `fdr`, count ID nodes by Storey's estimate.
+        """
         given = [name for name, level in (("false_alarm", false_alarm), ("fdr", fdr)) if level is not None]
         require(len(given) == 1, "false_alarm", "be given, or fdr, but not both", " and ".join(given) or "neither")
         require(not storey or fdr is not None, "storey", "be left out but with fdr", storey)
-        asked = torch.ones_like(p, dtype=torch.bool) if mask is None else check_mask("mask", mask, len(p)).to(p.device)
-        flags = torch.zeros_like(asked)
-        if false_alarm is not None:
-            flags[asked] = false_alarms(p[asked], false_alarm)
-            self._warn_of_alarms(p[asked], false_alarm)
-            _warn_of_many(int(flags.sum()), int(asked.sum()), false_alarm)
-        elif fdr is not None:
-            flags[asked] = false_discoveries(p[asked], fdr, storey=storey)
-            self._warn_of_discoveries(p[asked], flags, fdr)
-        return flags
+        nodes = int(counts.sum())
+        if fdr is not None:
+            limit = discovery_limit(p, counts, fdr, storey=storey)
+            self._warn_of_discoveries(p, counts, limit, fdr)
+            return limit
+        assert false_alarm is not None
+        check_level("false_alarm", false_alarm)
+        self._warn_of_alarms(p, false_alarm)
+        _warn_of_many(int(counts[p <= false_alarm].sum()), nodes, false_alarm)
+        return false_alarm
 
     def sets(self, p: Tensor, logits: Tensor, error: float) -> Tensor:
         """The classes that each node conforms to, by p-values and logits, [nodes, classes]; see `KnownClasses.sets`."""
@@ -148,13 +170,13 @@ class Calibration:
             have = f"the calibration nodes of class {', '.join(few)} are"
         _warn(f"{have} too few to flag any node at false_alarm={level:g}: at least {needed} are needed")
 
-    def _warn_of_discoveries(self, p: Tensor, flags: Tensor, level: float) -> None:
+    def _warn_of_discoveries(self, p: Tensor, counts: Tensor, limit: float, level: float) -> None:
         """Nodes beyond all calibration nodes may still not be rare enough, since each is weighed among all nodes."""
-        beyond = int((p <= 1 / (int(self.counts().max()) + 1)).sum())
-        if beyond and not flags.any() and not self._finer(p):
+        beyond, nodes = int(counts[p <= 1 / (int(self.counts().max()) + 1)].sum()), int(counts.sum())
+        if beyond and not math.isfinite(limit) and not self._finer(p):
             _warn(
-                f"{len(self.scores)} calibration nodes are too few to flag any of {len(p)} nodes at fdr={level:g}, "
-                f"though {beyond} lie beyond all: at least {nodes_needed(level * beyond / len(p))} are needed for "
+                f"{len(self.scores)} calibration nodes are too few to flag any of {nodes} nodes at fdr={level:g}, "
+                f"though {beyond} lie beyond all: at least {nodes_needed(level * beyond / nodes)} are needed for "
                 "those; or decide about fewer nodes (mask=, --nodes), extend the tail (tail='extrapolated', --p-values "
                 "extrapolated) or estimate how many nodes are ID (storey=True, --storey)"
             )
@@ -177,7 +199,7 @@ def _warn_of_many(flagged: int, nodes: int, level: float) -> None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, CalibrationWarning, stacklevel=5)  # where predict was called
+    warnings.warn(message, CalibrationWarning, stacklevel=6)  # where predict was called
 
 
 def rare(count: int, level: float) -> int:

@@ -17,6 +17,7 @@ __all__ = [
     "Tail",
     "check_level",
     "conformal_p_values",
+    "discovery_limit",
     "extrapolated_p_values",
     "false_alarms",
     "false_discoveries",
@@ -76,16 +77,28 @@ def false_discoveries(p: Tensor, level: float, *, storey: bool = False) -> Tenso
     >>> false_discoveries(torch.tensor([0.01, 0.02, 0.9, 0.5]).double(), 0.05).tolist()
     [True, True, False, False]
     """
-    from scipy.stats import false_discovery_control  # half a second to import: only where a decision asks for it
+    return p <= discovery_limit(p, torch.ones_like(p, dtype=torch.int64), level, storey=storey)
 
+
+def discovery_limit(p: Tensor, counts: Tensor, level: float, *, storey: bool = False) -> float:
+    """The largest p-value that `false_discoveries` flags, of p-values that are there `counts` times; −∞: none.
+
+    With m p-values, of which r are at most p, it is the largest p ≤ α r / m.
+
+    >>> discovery_limit(torch.tensor([0.02, 0.9], dtype=torch.float64), torch.tensor([2, 2]), 0.05)
+    0.02
+    """
     check_level("fdr", level)
     if len(p) == 0:
-        return p <= level
-    adjusted = torch.from_numpy(false_discovery_control(p.cpu().numpy())).to(p.device)
-    return (adjusted * id_share(p) <= level) & (p <= STOREY) if storey else adjusted <= level
+        return -math.inf
+    ordered, order = p.sort()
+    rank = counts[order].cumsum(0).double()
+    adjusted = ordered * (rank[-1] / rank) * (id_share(p, counts) if storey else 1)
+    flagged = ordered[(adjusted <= level) & (ordered <= (STOREY if storey else 1))]
+    return float(flagged[-1]) if len(flagged) else -math.inf
 
 
-def id_share(p: Tensor) -> float:
+def id_share(p: Tensor, counts: Tensor | None = None) -> float:
     """Storey's estimate of the share of ID nodes, min(1, (1 + #{p > ½}) / (m / 2))  (Storey et al., 2004).
 
     Half of the ID nodes have p > ½; that no OOD node has is the safe side. It errs the other way where ID nodes score
@@ -94,7 +107,8 @@ def id_share(p: Tensor) -> float:
     >>> id_share(torch.tensor([0.01, 0.02, 0.03, 0.04, 0.3, 0.6, 0.9, 0.02]).double())
     0.75
     """
-    return min(1.0, (1 + int((p > STOREY).sum())) / ((1 - STOREY) * max(len(p), 1)))
+    counts = torch.ones_like(p, dtype=torch.int64) if counts is None else counts
+    return min(1.0, (1 + int(counts[p > STOREY].sum())) / ((1 - STOREY) * max(int(counts.sum()), 1)))
 
 
 def extrapolated_p_values(scores: Tensor, calibration: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ COMMANDS = {
     "methods": "list the methods and the training objectives: kind, what they need, formula and reference",
     "train": "a calibrated detector from a graph of your own: gnnsafe train graph/ --out detector/",
     "score": "decisions about every node of a graph: gnnsafe score detector/ graph/ --out scores.parquet",
+    "score-logits": "the same of logits that any model gave: gnnsafe score-logits logits/ edges/ --detector detector/",
     "refit": "another method on a trained detector: gnnsafe refit detector/ graph/ --method knn --out other/",
     "explain": "why a node has its score: gnnsafe explain detector/ graph/ --node ID",
     "diagnose": "which score suits which trouble on your graph: gnnsafe diagnose detector/ graph/",
@@ -34,7 +35,7 @@ COMMANDS = {
     "bench": "every method on every data set and shift over several seeds, resumable; then their order",
     "report": "the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
 }
-"""What each command does, in a line; it is the module of that name."""
+"""What each command does, in a line; it is the module of that name, with _ for -."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,5 +123,5 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name == asked_for:
-            import_module(f"gnnsafe.cli.{name}").configure(command)
+            import_module(f"gnnsafe.cli.{name.replace('-', '_')}").configure(command)
     return parser.parse_args(argv)

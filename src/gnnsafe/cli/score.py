@@ -9,6 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnsafe.cli.engines import (
+    ENGINES,
+    add_engine_options,
+    asked_of,
+    listed_nodes,
+    opened,
+    show,
+    summary_lines,
+)
 from gnnsafe.cli.options import (
     GRAPH,
     add_device_option,
@@ -24,7 +33,7 @@ from gnnsafe.cli.options import (
 )
 from gnnsafe.detector import ClassSets, Decisions, Detector, load
 from gnnsafe.devices import chosen_device, on_device
-from gnnsafe.errors import InputError, require
+from gnnsafe.errors import require
 from gnnsafe.files import writable
 from gnnsafe.graph import Data, moved
 from gnnsafe.report.decisions import check_ending, histogram, period_table, write_table
@@ -86,12 +95,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of --p-values randomized (default: 0)")
     add_device_option(parser)
     add_graph_options(parser)
+    add_engine_options(parser, ENGINES)
     parser.set_defaults(command=_score)
 
 
 def _score(arguments: argparse.Namespace) -> None:
     require(not arguments.storey or arguments.fdr, "--storey", "be given with --fdr", "no --fdr")
+    if arguments.engine != "memory":
+        _score_in_engine(arguments)
+        return
     tables = _tables(arguments)
+    from gnnsafe.engines.fits import check_fits  # with pyarrow, which is there if a table can be written
+
+    for graph in tables:
+        check_fits(graph, arguments.edges)
     detector = load(arguments.detector, device=arguments.device)
     detector.calibrated()
     console = terminal()
@@ -104,6 +121,27 @@ def _score(arguments: argparse.Namespace) -> None:
         if len(tables) == 1:
             console.print(histogram(decided.scores.numpy(), decided.flags.numpy()))
     console.print(*(f"Table: {table.absolute()}" for table in tables.values()), sep="\n", soft_wrap=True)
+
+
+def _score_in_engine(arguments: argparse.Namespace) -> None:
+    """One graph, by an engine that needs not have it in memory."""
+    from gnnsafe.engines import score
+    from gnnsafe.engines.sources import table_in
+
+    several = ", ".join(arguments.graphs)
+    require(len(arguments.graphs) == 1, "GRAPH", f"be one with --engine {arguments.engine}", several)
+    memory = "leave it out, or take --engine memory"
+    require(arguments.sets is None, "--sets", f"be left out with --engine {arguments.engine}", arguments.sets, memory)
+    rule = f"be exact with --engine {arguments.engine}"
+    require(arguments.p_values == "exact", "--p-values", rule, arguments.p_values, memory)
+    graph, edges = arguments.graphs[0], arguments.edges
+    nodes, edges = (graph, edges) if edges else (table_in(graph, "nodes"), table_in(graph, "edges"))
+    detector = load(arguments.detector, device="cpu")
+    asked = asked_of(arguments, default=FALSE_ALARM)
+    with opened(arguments) as engine:
+        how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
+        said = score(engine, detector, nodes, edges, out=str(arguments.out), asked=asked, **how)
+    show(said, summary_lines(said.nodes, said.flagged, asked.false_alarm, asked.fdr))
 
 
 def _decided(
@@ -148,17 +186,10 @@ def _asked(arguments: argparse.Namespace, data: Data) -> Tensor:
     if arguments.nodes is None:
         return torch.ones(data.num_nodes, dtype=torch.bool)
     numbers = {str(node): number for number, node in enumerate(data.node_id)}
-    try:
-        lines = arguments.nodes.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"'--nodes' must be a text in UTF-8 (got '{arguments.nodes}')") from error
-    except OSError as error:
-        raise InputError(f"'--nodes' must be a text file (got '{arguments.nodes}': {error.strerror})") from error
-    asked = [line for line in lines if line]
+    asked = listed_nodes(arguments.nodes)
     unknown = next((text for text in asked if text not in numbers), None)
     few = ", ".join(list(numbers)[:3])
     require(unknown is None, "--nodes", "hold ids of the graph, one per line", repr(unknown), f"they are such as {few}")
-    require(bool(asked), "--nodes", "hold at least one id", f"the empty '{arguments.nodes}'")
     mask = torch.zeros(data.num_nodes, dtype=torch.bool)
     mask[[numbers[text] for text in asked]] = True
     return mask
@@ -176,13 +207,8 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _lines(arguments: argparse.Namespace, decided: Decisions) -> list[str]:
-    nodes, flagged = len(decided.flags), int(decided.flags.sum())
-    lead = f"{nodes:,} nodes, {flagged:,} flagged ({flagged / nodes:.1%})"
-    if arguments.fdr:
-        most = f"{arguments.fdr:g} of those flagged, {arguments.fdr * flagged:,.0f}"
-        return [lead, f"expected false alarms: at most {most}"]
-    level = arguments.false_alarm or FALSE_ALARM
-    return [lead, f"expected false alarms: at most {level:g} of the ID nodes, {level * nodes:,.0f} if all are ID"]
+    level = None if arguments.fdr else arguments.false_alarm or FALSE_ALARM
+    return summary_lines(len(decided.flags), int(decided.flags.sum()), level, arguments.fdr)
 
 
 def _set_lines(error: float | None, sets: ClassSets | None) -> list[str]:

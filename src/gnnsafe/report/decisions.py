@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,24 @@ from rich.text import Text
 from gnnsafe.errors import MissingExtraError, require
 from gnnsafe.files import replacing
 
-__all__ = ["ENDINGS", "check_ending", "histogram", "period_table", "write_table"]
+__all__ = [
+    "ENDINGS",
+    "ENDS",
+    "PERIOD_ENDS",
+    "bin_edges",
+    "check_ending",
+    "histogram",
+    "histogram_table",
+    "period_table",
+    "periods_table",
+    "write_table",
+]
 
 ENDINGS = (".parquet", ".csv")
 BINS = 16
 WIDTH = 40  # of the longest bar
-PERIODS = 6
+ENDS = (0.005, 0.995)  # quantiles of the scores between which bars are drawn
+PERIOD_ENDS = np.linspace(0, 1, 7)[1:-1]  # quantiles of time that part six periods
 DATES = (1e8, 1e10)  # numbers that are seconds since 1970 if they are times: 1973 to 2286
 
 
@@ -60,10 +73,19 @@ def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:
 
     The outermost bars take in the hundredth of the nodes that lies beyond the others.
     """
-    low, high = np.quantile(scores, [0.005, 0.995]).astype(np.float64)
-    edges = np.linspace(low, max(high, np.nextafter(low, np.inf)), BINS + 1)
+    edges = bin_edges(*np.quantile(scores, ENDS).astype(np.float64))
     inside = np.clip(scores.astype(np.float64), edges[0], edges[-1])
     every, flagged = np.histogram(inside, edges)[0], np.histogram(inside[flags], edges)[0]
+    return histogram_table(edges, every, flagged)
+
+
+def bin_edges(low: float, high: float) -> NDArray[np.float64]:
+    """Where the histogram's bars begin and end, from the scores' quantiles at `ENDS`."""
+    return np.linspace(low, max(high, np.nextafter(low, np.inf)), BINS + 1)
+
+
+def histogram_table(edges: NDArray[np.float64], every: NDArray[Any], flagged: NDArray[Any]) -> Table:
+    """The same of counts, whoever counted."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("nodes", justify="right", no_wrap=True)
@@ -78,15 +100,19 @@ def period_table(times: NDArray[Any], p: NDArray[np.float64], flags: NDArray[np.
 
     Nodes of one time are in one period. Of ID nodes like the calibration nodes the mean p-value is about one half.
     """
-    cuts = np.unique(np.quantile(times, np.linspace(0, 1, PERIODS + 1)[1:-1], method="lower"))
+    cuts = np.unique(np.quantile(times, PERIOD_ENDS, method="lower"))
     period = np.searchsorted(cuts, times)
+    parts = [period == number for number in np.unique(period)]
+    return periods_table([(times[i].min(), times[i].max(), int(i.sum()), flags[i].mean(), p[i].mean()) for i in parts])
+
+
+def periods_table(periods: Sequence[tuple[Any, Any, int, float, float]]) -> Table:
+    """The same of each period's first and last time, nodes, share of them flagged, and mean p-value."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for column in ("from", "to", "nodes", "flagged", "mean p"):
         table.add_column(column, justify="right", no_wrap=True)
-    for number in np.unique(period):
-        inside = period == number
-        ends = (_time(times[inside].min()), _time(times[inside].max()))
-        table.add_row(*ends, f"{inside.sum():,}", f"{flags[inside].mean():.1%}", f"{p[inside].mean():.2f}")
+    for first, last, nodes, flagged, p in periods:
+        table.add_row(_time(first), _time(last), f"{nodes:,}", f"{flagged:.1%}", f"{p:.2f}")
     return table
 
 

@@ -1,0 +1,312 @@
+"""Engines beside memory, from Parquet to Parquet: time, peak memory of the whole process tree, disk.
+
+`python -m benchmarks.scale --sizes 1e6 1e7 3e7` runs what is asked for, keeps each figure in scale.json beside this
+file, and writes scale.md and scale.svg of all that were ever run by this code. Data is drawn by this script into a
+temporary folder (`--temp`) and removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+RECORDS, PAGE = (Path(__file__).with_name(f"scale.{ending}") for ending in ("json", "md"))
+DEGREE, CLASSES, FEATURES, HIDDEN = 15, 8, 128, 64
+ROWS = 10**6
+
+
+def draw(folder: Path, nodes: int, *, features: bool) -> None:
+    """A graph with 15 edges a node, their ends drawn from a heavy-tailed distribution; ids in no order."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(nodes).astype(np.int64)
+    width, name = (FEATURES, "f") if features else (CLASSES, "z")
+    for kind in ("nodes", "edges"):
+        (folder / kind).mkdir(parents=True)
+    for part, start in enumerate(range(0, nodes, ROWS)):
+        here = ids[start : start + ROWS]
+        values = rng.standard_normal((width, len(here)), dtype=np.float32)
+        columns = {f"{name}{column}": values[column] for column in range(width)}
+        parquet.write_table(pa.table({"id": here, **columns}), folder / "nodes" / f"{part:04}.parquet")
+        count = len(here) * DEGREE
+        source = (nodes * rng.random(count) ** 2).astype(np.int64)  # a few nodes have many edges
+        target = (nodes * rng.random(count)).astype(np.int64)
+        edges = pa.table({"source": source, "target": target})
+        parquet.write_table(edges, folder / "edges" / f"{part:04}.parquet")
+
+
+def detector(folder: Path, *, features: bool, steps: int) -> None:
+    """A detector that was fitted and calibrated on a small graph of that kind."""
+    import torch
+    from torch_geometric.data import Data
+
+    import gnnsafe
+    from gnnsafe.models import GCN, MLP
+
+    torch.manual_seed(0)
+    nodes, width = 2000, FEATURES if features else CLASSES
+    mask = torch.arange(nodes) % 2 == 0
+    edges = torch.randint(nodes, (2, nodes * DEGREE))
+    graph = Data(x=torch.randn(nodes, width), edge_index=edges, y=torch.arange(nodes) % CLASSES)
+    graph.train_mask, graph.val_mask = mask, ~mask
+    model = GCN(width, HIDDEN, CLASSES) if features else MLP(width, HIDDEN, CLASSES)
+    method = gnnsafe.methods.GNNSafe(steps=steps)
+    gnnsafe.Detector(model, method).fit(graph).calibrate(graph).save(folder)
+
+
+def tree_memory(root: int) -> int:
+    """Bytes of memory that a process and all its children hold; what they share is counted once (PSS)."""
+    import psutil
+
+    total = 0
+    try:
+        family = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
+    except psutil.Error:
+        return 0
+    for process in family:
+        try:
+            lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+            total += next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files in it."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for file in files:
+            try:
+                total += (Path(place) / file).stat().st_size
+            except OSError:
+                continue
+    return total
+
+
+def measured(command: list[str], temp: Path) -> dict[str, float]:
+    """Seconds, peak memory and peak disk of a command."""
+    peak = {"memory": 0, "disk": 0}
+    done = threading.Event()
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def watch() -> None:
+        count = 0
+        while not done.wait(0.2):
+            peak["memory"] = max(peak["memory"], tree_memory(process.pid))
+            if count % 10 == 0:
+                peak["disk"] = max(peak["disk"], folder_size(temp))
+            count += 1
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    out, err = process.communicate()
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
+    done.set()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{out}\n{err}")
+    return {"seconds": seconds, "cpu": cpu, "gigabytes": peak["memory"] / 1e9, "disk": peak["disk"] / 1e9}
+
+
+def memory_run(graph: Path, folder: Path) -> None:
+    """In this process: the in-memory engine from Parquet to Parquet, as `gnnsafe score` and score_logits are."""
+    import pyarrow as pa
+    import torch
+    from pyarrow import parquet
+
+    import gnnsafe
+    from gnnsafe.datasets.reading.ids import positions
+    from gnnsafe.report.decisions import write_table
+    from gnnsafe.saving import read
+
+    saved, _ = read(folder)
+    nodes, edges = parquet.read_table(graph / "nodes"), parquet.read_table(graph / "edges")
+    ids = nodes["id"].combine_chunks()
+    logits = torch.from_numpy(np.stack([nodes[f"z{k}"].to_numpy() for k in range(CLASSES)], axis=1))
+    index = np.stack([positions(Path("edges"), edges[end], end, ids) for end in ("source", "target")])
+    scores = gnnsafe.score_logits(logits, torch.from_numpy(index), method=saved.method)
+    assert saved.calibration is not None
+    p = saved.calibration.p_values(scores)
+    flags = saved.calibration.decisions(p, false_alarm=0.05)
+    columns = {"id": ids, "score": scores.numpy(), "p_value": p.numpy(), "flag": flags.numpy()}
+    write_table(graph.parent / "memory.parquet", pa.table(columns))
+
+
+def run(engine: str, graph: Path, saved: Path, *, features: bool, memory: str) -> dict[str, float]:
+    """One measurement."""
+    out, temp = graph.parent / f"out-{engine}", graph.parent / "temp"
+    base = [sys.executable, "-W", "ignore", "-m"]
+    if engine == "memory" and features:  # one part each, as read_graph takes them
+        given = [str(saved), f"{graph}/nodes/0000.parquet", "--edges", f"{graph}/edges/0000.parquet"]
+        command = [*base, "gnnsafe", "score", *given, "--out", f"{graph.parent}/memory.parquet"]
+    elif engine == "memory":
+        command = [*base, "benchmarks.scale", "--in-memory", str(graph), str(saved)]
+    else:
+        what = ["score", str(saved), str(graph)] if features else ["score-logits", f"{graph}/nodes", f"{graph}/edges"]
+        more = ["--memory", memory] if engine == "duckdb" else ["--master", "local[2]"]
+        more += [] if engine == "duckdb" else ["--conf", "spark.driver.memory=6g"]
+        where = ["--out", str(out), "--temp", str(temp)] + ([] if features else ["--detector", str(saved)])
+        command = [*base, "gnnsafe", *what, "--engine", engine, *more, *where]
+    found = measured(command, temp)
+    shutil.rmtree(out, ignore_errors=True)
+    return found
+
+
+def page(records: dict[str, Any]) -> str:
+    """The table of all records."""
+    head = ("what", "nodes", "edges", "engine", "allowed", "time", "of processors", "edges/s", "peak memory", "disk")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for one in sorted(records.values(), key=lambda r: (r["what"], r["nodes"], r["engine"])):
+        size = [one["what"], f"{one['nodes']:.0e}", f"{one['edges']:.1e}", one["engine"], one["allowed"]]
+        time_taken = [f"{one['seconds']:.0f} s", f"{one['cpu']:.0f} s", f"{one['edges'] / one['seconds']:,.0f}"]
+        room = [f"{one['gigabytes']:.2f} GB", f"{one['disk']:.1f} GB"]
+        lines.append(f"| {' | '.join([*size, *time_taken, *room])} |")
+    return "\n".join(lines) + "\n"
+
+
+def sums(nodes: int, temp: Path | None) -> dict[str, float]:
+    """Seconds of one sum of 64 columns over 15 edges a node: by SQL, and over sorted edges in files."""
+    import duckdb
+    import pyarrow as pa
+    import torch
+
+    from gnnsafe.engines.columns import Writer, spans
+    from gnnsafe.engines.engine import Column
+    from gnnsafe.engines.grid import GridWriter
+
+    torch.set_num_threads(2)
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((nodes, HIDDEN), dtype=np.float32)
+    ends = rng.integers(0, nodes, (2, nodes * DEGREE))
+    with tempfile.TemporaryDirectory(dir=temp) as folder:
+        connection = duckdb.connect()
+        connection.execute(f"SET memory_limit='4GB'; SET threads=2; SET temp_directory='{folder}/spill'")
+        connection.execute("SET preserve_insertion_order=false")
+        connection.register("edges", pa.table({"source": ends[0], "target": ends[1]}))
+        columns = {f"c{k}": rows[:, k] for k in range(HIDDEN)}
+        connection.register("rows", pa.table({"id": np.arange(nodes), **columns}))
+        added = ", ".join(f"sum(s.c{k}) AS c{k}" for k in range(HIDDEN))
+        start = time.perf_counter()
+        query = f"SELECT e.target, {added} FROM edges AS e JOIN rows AS s ON e.source = s.id GROUP BY e.target"
+        connection.execute(f"COPY ({query}) TO '{folder}/sums.parquet' (FORMAT parquet)")
+        by_sql = time.perf_counter() - start
+        start = time.perf_counter()
+        with GridWriter(Path(folder), nodes, targets=nodes, sources=nodes, both_ways=False) as writer:
+            for low, high in spans(nodes * DEGREE, ROWS):
+                writer.add(*ends[:, low:high])
+            grid, _, _ = writer.finish(lambda: None)
+        sorting = time.perf_counter() - start
+        with Writer(Path(folder), "rows", {"value": Column(HIDDEN)}) as written:
+            written.add({"value": torch.from_numpy(rows)})
+        start = time.perf_counter()
+        grid.sums(written.files["value"], (0, nodes), {})
+        return {"nodes": nodes, "sql": by_sql, "sorting": sorting, "files": time.perf_counter() - start}
+
+
+def draw_chart(records: dict[str, Any]) -> None:
+    """Time and memory by edges, a line for each engine."""
+    import altair
+
+    rows = [
+        {"edges": one["edges"], "engine": f"{one['engine']}, {one['what']}", "figure": figure, "value": one[key]}
+        for one in records.values()
+        if one["what"] in ("energy K=2", "GCN, K=2")
+        for key, figure in (("seconds", "seconds"), ("gigabytes", "GB of memory at the peak"))
+    ]
+    chart = (
+        altair.Chart(altair.Data(values=rows))
+        .mark_line(point=True)
+        .encode(
+            x=altair.X("edges:Q", scale=altair.Scale(type="log")),
+            y=altair.Y("value:Q", scale=altair.Scale(type="log"), title=None),
+            color="engine:N",
+        )
+        .properties(width=260, height=200)
+        .facet(column=altair.Column("figure:N", title=None))
+        .resolve_scale(y="independent")
+    )
+    chart.save(str(PAGE.with_suffix(".svg")))
+
+
+INTRODUCTION = """# Engines beside memory
+
+`python -m benchmarks.scale` on two cores: from Parquet to Parquet, each figure a process of its own with its start and
+imports, memory the peak of the whole process tree (PSS, so that shared pages count once). Graphs are drawn by the
+script: 15 edges a node, sources from a heavy-tailed distribution, whole numbers in no order as ids. *energy K=n*: eight
+logits a node, energy propagated n times, p-values and flags. *GCN*: 128 features, two layers of 64, then the same with
+K = 2. A figure that is not in the table was not run.
+
+"""
+
+
+def main() -> None:
+    """Run what is asked for, and write the page."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sizes", nargs="*", type=float, default=[1e6])
+    parser.add_argument("--engines", nargs="*", default=["memory", "duckdb", "spark"])
+    parser.add_argument("--what", nargs="*", default=["energy"], choices=["energy", "gcn"])
+    parser.add_argument("--steps", nargs="*", type=int, default=[2])
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--temp", type=Path)
+    parser.add_argument("--in-memory", nargs=2, type=Path)
+    parser.add_argument("--sums", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.in_memory:
+        memory_run(*arguments.in_memory)
+        return
+    records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
+    if arguments.sums:
+        records["sums"] = sums(int(arguments.sizes[0]), arguments.temp)
+        arguments.sizes = []
+    for nodes in map(int, arguments.sizes):
+        for what in arguments.what:
+            with tempfile.TemporaryDirectory(dir=arguments.temp) as folder:
+                graph, features = Path(folder) / "graph", what == "gcn"
+                draw(graph, nodes, features=features)
+                for steps in arguments.steps:
+                    saved = Path(folder) / f"detector{steps}"
+                    detector(saved, features=features, steps=steps)
+                    for engine in arguments.engines:
+                        found = run(engine, graph, saved, features=features, memory=arguments.memory)
+                        name = "GCN, K=2" if features else f"energy K={steps}"
+                        allowed = arguments.memory if engine == "duckdb" else "-"
+                        key = f"{name} {nodes} {engine} {allowed}"
+                        more = {"nodes": nodes, "edges": nodes * DEGREE, "engine": engine, "allowed": allowed}
+                        records[key] = {"what": name, **more, **found}
+                        print(key, found, flush=True)
+                        RECORDS.write_text(json.dumps(records, indent=1) + "\n")
+    RECORDS.write_text(json.dumps(records, indent=1) + "\n")
+    found = records.pop("sums", None)
+    text = INTRODUCTION + page(records) + "\n![time and memory by edges](scale.svg)\n"
+    if found is not None:
+        text += (
+            f"\nOne sum of {HIDDEN} columns over {found['nodes'] * DEGREE:.1e} edges (`--sums`): by SQL in 4 GB "
+            f"{found['sql']:.0f} s; over edges in files {found['files']:.1f} s, and {found['sorting']:.1f} s to sort "
+            "these once.\n"
+        )
+    PAGE.write_text(text, encoding="utf-8")
+    if records:
+        draw_chart(records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""What Spark needs around it: Java, a master that answers, a session, and places that every machine sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from gnnsafe.engines.sources import is_remote
+from gnnsafe.engines.workspace import PREFIX, published, workspace
+from gnnsafe.errors import InputError, MissingExtraError, require
+
+__all__ = ["Storage", "check_java", "check_master", "started"]
+
+ANSWERS_IN = 5.0  # seconds
+STALE = 24 * 3600.0  # seconds after which what is left at an address is nobody's
+BROADCAST = "128m"  # tables up to this size are sent to every machine: no key, however frequent, is shuffled then
+
+QUIET = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
+LOCAL = {"spark.driver.host": "127.0.0.1"}  # of one machine
+
+
+def check_java() -> None:
+    """Spark runs on Java."""
+    home = os.environ.get("JAVA_HOME")
+    found = (Path(home) / "bin" / "java").exists() if home else shutil.which("java") is not None
+    if not found:
+        where = f"JAVA_HOME={home}" if home else "no 'java' on the PATH"
+        raise MissingExtraError(f"the engine spark needs Java 17 or later ({where}): apt install openjdk-17-jre")
+
+
+def check_master(master: str | None) -> None:
+    """A master that is named answers: Spark itself would try for a minute."""
+    hosts = re.fullmatch(r"spark://(.+)", master or "")
+    if hosts is None:
+        local = master is None or re.fullmatch(r"local(-cluster)?(\[.*\])?|yarn|k8s://.+", master)
+        require(bool(local), "master", "be local[N], spark://host:port, yarn or k8s://…", repr(master))
+        return
+    for address in hosts[1].split(","):
+        host, _, port = address.rpartition(":")
+        require(port.isdecimal() and bool(host), "master", "be spark://host:port", repr(master))
+        try:
+            socket.create_connection((host, int(port)), ANSWERS_IN).close()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError(f"'master' must be one that answers (got '{master}': {reason}); is it running?") from error
+
+
+@contextmanager
+def started(master: str | None, conf: Mapping[str, str]) -> Iterator[Any]:
+    """The session of spark-submit, or a new one, which is stopped in the end."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    local = not running and (master or "local").startswith("local")
+    if local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers are of this environment
+    builder = SparkSession.builder.appName("gnnsafe")
+    settings = {
+        "spark.sql.autoBroadcastJoinThreshold": BROADCAST,
+        "spark.ui.showConsoleProgress": "false",
+        **({} if running else QUIET),
+        **(LOCAL if local else {}),
+        **conf,
+    }
+    if not running:
+        builder = builder.master(master or "local[*]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # py4j's and Spark's own have no root of their own
+        reason = str(error).strip().splitlines()[-1][:300] if str(error) else type(error).__name__
+        raise InputError(f"'master' must be one that Spark starts on (got '{master}': {reason})") from error
+    try:
+        yield session
+    finally:
+        if not running:
+            session.stop()
+
+
+class Storage:
+    """Where tables are for the time being, and how outputs appear: on a file system, or at an address of Hadoop's."""
+
+    def __init__(self, session: Any, temp: str) -> None:
+        self._session, self._temp, self._stack = session, temp, ExitStack()
+
+    def __enter__(self) -> Storage:
+        if is_remote(self._temp):
+            self._root = f"{self._temp.rstrip('/')}/{PREFIX}{self._session.sparkContext.applicationId}"
+            self._remove_stale()
+            self._stack.callback(self._delete, self._root)
+        else:
+            self._root = self._stack.enter_context(workspace(Path(self._temp).absolute())).as_uri()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def path(self, name: str) -> str:
+        """The address of a table."""
+        return f"{self._root}/{name}"
+
+    def remove(self, name: str) -> None:
+        """A table that nobody reads any more."""
+        self._delete(self.path(name))
+
+    @contextmanager
+    def published(self, out: str) -> Iterator[str]:
+        """An address to write to that becomes `out` when the block ends well."""
+        if not is_remote(out):
+            with published(Path(out)) as folder:
+                yield folder.as_uri()
+            return
+        system, target = self._system(out)
+        require(not system.exists(target), "out", "be a new folder", f"'{out}'", "remove it or name another")
+        part = f"{out.rstrip('/')}{PREFIX}{self._session.sparkContext.applicationId}"
+        try:
+            yield part
+            require(system.rename(self._system(part)[1], target), "out", "be a place that can be written", f"'{out}'")
+        finally:
+            self._delete(part)
+
+    def _system(self, address: str) -> tuple[Any, Any]:
+        context = self._session.sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(address)
+        return path.getFileSystem(context._jsc.hadoopConfiguration()), path
+
+    def _delete(self, address: str) -> None:
+        system, path = self._system(address)
+        system.delete(path, True)
+
+    def _remove_stale(self) -> None:
+        system, parent = self._system(self._temp)
+        if not system.exists(parent):
+            return
+        for status in system.listStatus(parent):
+            name = status.getPath().getName()
+            if name.startswith(PREFIX) and time.time() - status.getModificationTime() / 1000 > STALE:
+                system.delete(status.getPath(), True)

@@ -1,0 +1,257 @@
+"""One machine, graphs beyond memory: DuckDB reads, matches ids, aggregates and writes; sums go over edges in files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from pyarrow import parquet
+
+from gnnsafe.engines.batches import feature_rows
+from gnnsafe.engines.columns import ColumnFile, Writer, spans
+from gnnsafe.engines.engine import COUNTS, Column, Engine, Step
+from gnnsafe.engines.grid import Grid, GridWriter
+from gnnsafe.engines.inputs import GraphTables
+from gnnsafe.engines.numbering import Numbering, numbered, unknown_ends
+from gnnsafe.engines.plan import run
+from gnnsafe.engines.sources import scan, sized
+from gnnsafe.engines.workspace import published, workspace
+from gnnsafe.errors import InputError, MissingExtraError, require, require_whole
+from gnnsafe.progress import progress
+
+__all__ = ["DuckDB"]
+
+BATCH = 2**17  # rows of nodes at once
+EDGES = 2**20
+OWN = 2**29  # bytes that Python and torch take by themselves
+LEAST = 2**28  # that DuckDB needs
+
+
+@dataclass(frozen=True)
+class Files:
+    """A table: its columns as files."""
+
+    files: dict[str, ColumnFile]
+
+
+class DuckDB(Engine):
+    """One machine: memory is bounded, the disk takes the rest.
+
+        with gnnsafe.engines.DuckDB(memory="4GB") as engine:
+            gnnsafe.engines.score(engine, detector, "lake/nodes/", "lake/edges/", out="scores/", false_alarm=0.05)
+
+    Args:
+        memory: What the process may take, such as "4GB"; unless told, half of what is free.
+        threads: How many; unless told, one per core.
+        temp: Where to store what is there for the time being; unless told, beside the output.
+    """
+
+    name = "duckdb"
+
+    def __init__(
+        self, *, memory: str | int | None = None, threads: int | None = None, temp: str | os.PathLike[str] | None = None
+    ) -> None:
+        if threads is not None:
+            require_whole("threads", threads, 1)
+        self.memory, self.threads = sized(memory), threads or os.cpu_count() or 1
+        self.temp = Path(temp) if temp is not None else None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> DuckDB:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingExtraError(f"the engine duckdb needs {error.name}: pip install 'gnnsafe[duckdb]'") from error
+        self._errors = duckdb.Error
+        self.folder = self._stack.enter_context(workspace(self.temp if self.temp is not None else Path()))
+        self._threads = torch.get_num_threads()
+        self._stack.callback(torch.set_num_threads, self._threads)
+        torch.set_num_threads(self.threads)
+        self._connection = duckdb.connect()
+        self._stack.callback(self._connection.close)
+        limit = max(LEAST, (self.memory - OWN) // 2)
+        for setting in (
+            f"SET memory_limit='{limit // 2**20}MiB'",
+            f"SET threads={self.threads}",
+            f"SET temp_directory='{self.folder / 'duckdb'}'",
+            "SET preserve_insertion_order=false",
+            "SET enable_progress_bar=false",
+        ):
+            self._connection.execute(setting)
+        self._made = 0
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def view(self, name: str, source: Any) -> Any:
+        """Name a user's table in SQL."""
+        with self._one_line(source):
+            if isinstance(source, str | os.PathLike):
+                self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {scan(str(source))}")
+            else:
+                self._connection.register(name, pa.table(source))
+            return self._query(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
+
+    def quoted(self, name: str) -> str:
+        """In double quotes."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Those of an aggregate."""
+        with self._one_line("the query"):
+            found: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
+            return found
+
+    def small(self, name: str, table: Any) -> None:
+        """Registered as it is."""
+        self._connection.register(name, table)
+
+    def create(self, name: str, sql: str) -> None:
+        """As a Parquet file."""
+        path = self.folder / f"{name}.parquet"
+        with self._one_line(name):
+            self._connection.execute(f"COPY ({sql}) TO '{_text(path)}' (FORMAT parquet)")
+            self._connection.execute(
+                f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')"
+            )
+
+    def read(self, graph: GraphTables, step: Step, *, width: int) -> Files:
+        """The nodes' features through the step, in the order in which they come; then the edges, by these numbers."""
+        files, nodes = self._nodes(graph, step)
+        numbering = numbered(self, graph, nodes)
+        self.grid, count, loops = self._edges(graph, numbering, nodes, width)
+        self.nodes, self.counts = nodes, {}
+        with Writer(self.folder, "counts", dict.fromkeys(COUNTS, Column(1, "int64"))) as writer:
+            for start, stop in spans(nodes, BATCH):
+                parts = (torch.from_numpy(part[start:stop].astype(np.int64))[:, None] for part in (count, loops))
+                writer.add(dict(zip(COUNTS, parts, strict=True)))
+        self.counts = writer.files
+        return Files(files)
+
+    def after(self, table: Files, step: Step) -> Files:
+        """Range of targets after range: sums where the step hears, then its function a batch at a time."""
+        self._made += 1
+        held: dict[int, torch.Tensor] = {}
+        with Writer(self.folder, f"step{self._made}", step.makes) as writer, self._full_disk():
+            for low, high in spans(self.nodes, self.grid.targets):
+                heard = self.grid.sums(table.files["value"], (low, high), held) if step.hears else None
+                for start, stop in spans(high - low, BATCH):
+                    block = self._block(table, low + start, low + stop)
+                    if heard is not None:
+                        block["heard"] = heard[start:stop]
+                    writer.add(run(step.function, block))
+        kept = {name: table.files[name] for name in step.keeps}
+        for name, file in table.files.items():
+            if name not in kept:
+                file.path.unlink()
+        return Files({**writer.files, **kept})
+
+    def _block(self, table: Files, start: int, stop: int) -> dict[str, torch.Tensor]:
+        return {name: file.rows(start, stop) for name, file in {**self.counts, **table.files}.items()}
+
+    def name_rows(self, name: str, table: Files) -> None:
+        """The columns beside the ids, as one Parquet file."""
+        ids = parquet.ParquetFile(self.folder / "ids.parquet")
+        path, place, writer = self.folder / f"{name}.parquet", 0, None
+        with self._full_disk():
+            for batch in ids.iter_batches(batch_size=BATCH):
+                arrays = {field: batch.column(field) for field in batch.schema.names if field != "number"}
+                for column, file in table.files.items():
+                    arrays[column] = pa.array(file.rows(place, place + batch.num_rows)[:, 0].numpy())
+                part = pa.record_batch(list(arrays.values()), list(arrays))
+                writer = writer or parquet.ParquetWriter(path, part.schema)
+                writer.write_batch(part)
+                place += batch.num_rows
+            assert writer is not None
+            writer.close()
+        self._connection.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')")
+
+    def write(self, sql: str, out: str) -> None:
+        """A part per thread."""
+        with published(Path(out)) as part, self._one_line(out):
+            self._connection.execute(f"COPY ({sql}) TO '{_text(part)}' (FORMAT parquet, PER_THREAD_OUTPUT, OVERWRITE)")
+
+    def batches(self, sql: str, rows: int) -> Iterator[Any]:
+        """What a query gives, a batch of Arrow at a time; no other query may run meanwhile."""
+        with self._one_line("the table"):
+            yield from self._query(sql).to_arrow_reader(rows)
+
+    def _query(self, sql: str) -> Any:
+        return self._connection.sql(sql)  # streamed: what `execute` gives would be copied first
+
+    def _nodes(self, graph: GraphTables, step: Step) -> tuple[dict[str, ColumnFile], int]:
+        place, ids = 0, None
+        with Writer(self.folder, "nodes", step.makes) as writer, self._full_disk():
+            for batch in self.batches(graph.nodes, BATCH):
+                block = {"value": feature_rows(batch, graph.rows)}
+                writer.add(run(step.function, block))
+                columns = {"id": batch.column("id"), "number": pa.array(np.arange(place, place + batch.num_rows))}
+                if graph.times:
+                    columns["moment"] = batch.column("moment")
+                part = pa.record_batch(list(columns.values()), list(columns))
+                ids = ids or parquet.ParquetWriter(self.folder / "ids.parquet", part.schema)
+                ids.write_batch(part)
+                place += batch.num_rows
+        require(ids is not None, graph.rows.name, "have at least one row", "none")
+        assert ids is not None
+        ids.close()
+        path = _text(self.folder / "ids.parquet")
+        self._connection.execute(f"CREATE TEMP VIEW ids AS SELECT * FROM read_parquet('{path}')")
+        return writer.files, place
+
+    def _edges(self, graph: GraphTables, numbering: Numbering, nodes: int, width: int) -> tuple[Grid, Any, Any]:
+        """The grid: a range of sources or targets takes a quarter of the memory, and so do a cell's edges."""
+        (total,) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e")[0]
+        require(total > 0, "edges", "have at least one row", "none", "check what wrote the table")
+        share = max(self.memory - OWN, OWN) // 4
+        sources = max(1, min(nodes, share // width, 2**31 - 1))
+        cells = max(-(-nodes // sources), -(-(total * (48 if graph.both_ways else 24)) // share))
+        ranges = {"targets": -(-nodes // cells), "sources": sources}
+        with GridWriter(self.folder, nodes, **ranges, both_ways=graph.both_ways) as writer, self._full_disk():
+            lost = self._fill(writer, numbering)
+            if lost and (lost == total or not graph.drop_unknown):
+                raise unknown_ends(self, graph, lost, total)
+            with progress("Sorting edges", writer.cells) as advance:
+                return writer.finish(advance)
+
+    def _fill(self, writer: GridWriter, numbering: Numbering) -> int:
+        """All edges, and how many of them have an end that is no node."""
+        lost = 0
+        for batch in self.batches(numbering.sql, EDGES):
+            source, target = (numbering.numbers(batch.column(end)) for end in ("source", "target"))
+            if (unknown := (source < 0) | (target < 0)).any():
+                lost += int(unknown.sum())
+                source, target = source[~unknown], target[~unknown]
+            writer.add(source, target)
+        return lost
+
+    @contextmanager
+    def _one_line(self, source: object) -> Iterator[None]:
+        """What DuckDB complains of, as an error of ours."""
+        try:
+            yield
+        except self._errors as error:
+            reason = re.sub(r"\s+", " ", str(error).strip())
+            raise InputError(f"'{source}' cannot be read or stored by duckdb ({reason[:300]})") from error
+
+    @contextmanager
+    def _full_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.filename is None:
+                error.filename = str(self.folder)
+            raise
+
+
+def _text(path: Path) -> str:
+    return str(path).replace("'", "''")

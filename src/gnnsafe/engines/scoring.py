@@ -1,0 +1,202 @@
+"""A detector, or the logits of anybody's model, carried out by an engine: tables in, a folder of decisions out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from gnnsafe.calibration import Calibration
+from gnnsafe.detector import Detector
+from gnnsafe.engines.engine import Engine, Step
+from gnnsafe.engines.inputs import graph_tables
+from gnnsafe.engines.plan import detector_steps, logits_steps, widest
+from gnnsafe.engines.sources import check_out
+from gnnsafe.engines.summary import Summary, summary
+from gnnsafe.engines.texts import counted_p_values, flagged_rows
+from gnnsafe.errors import NotFittedError, require
+from gnnsafe.progress import progress
+from gnnsafe.saving import Saved
+from gnnsafe.scores import check_unnormalised
+
+__all__ = ["Asked", "score", "score_logits"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of p-values: one of the two levels, and about which nodes."""
+
+    false_alarm: float | None = None
+    fdr: float | None = None
+    storey: bool = False
+    nodes: Sequence[str] | None = None
+    """Ids, as text; None: all."""
+
+
+def score(
+    engine: Engine,
+    detector: Detector,
+    nodes: Any,
+    edges: Any,
+    *,
+    out: str | os.PathLike[str],
+    asked: Asked = Asked(false_alarm=0.05),  # noqa: B008 - frozen
+    undirected: bool = False,
+    drop_unknown_edges: bool = False,
+) -> Summary:
+    """Every node of a graph scored and decided about in an engine, as `Detector.decide` does in memory.
+
+    Scores are those of `decide` but for float32's rounding of sums in another order: 1e-5 of their size.
+
+        with gnnsafe.engines.DuckDB(memory="4GB") as engine:
+            gnnsafe.engines.score(engine, detector, "nodes/", "edges/", out="scores/")
+
+    Args:
+        engine: Where to compute, entered.
+        detector: Calibrated, with one of our backbones and a method that runs in an engine.
+        nodes: A table with `id` and the features: a path, a folder of parts, a glob, or a table that the engine has.
+        edges: A table with `source` and `target`.
+        out: The folder of Parquet parts to write: id, predicted, probability, score, p_value, flag.
+        asked: The level, and about which nodes.
+        undirected: Read each edge in both directions, repeated ones once; a detector that does so does so here too.
+        drop_unknown_edges: Leave out edges of nodes that are not there.
+
+    Returns:
+        What is to be said of all nodes together.
+
+    Raises:
+        InputError: Model or method cannot run there, or a table breaks a rule; nothing is written then.
+    """
+    calibration = detector.calibrated()
+    plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
+    require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
+    assert detector.classifier is not None
+    check_out(str(out))
+    detector.check_weights()
+    steps = detector_steps(
+        detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
+    )
+    settings = {
+        "names": detector.feature_names_, "width": detector.num_features_,
+        "both_ways": undirected or detector.undirected, "drop_unknown": drop_unknown_edges,
+    }  # fmt: skip
+    return _carried_out(engine, steps, calibration, nodes, edges, str(out), asked, detector.class_names_, settings)
+
+
+def score_logits(
+    engine: Engine,
+    saved: Saved,
+    logits: Any,
+    edges: Any,
+    *,
+    out: str | os.PathLike[str],
+    asked: Asked = Asked(false_alarm=0.05),  # noqa: B008 - frozen
+    undirected: bool = False,
+    drop_unknown_edges: bool = False,
+) -> Summary:
+    """The same of logits that anybody's model gave, by the method and the calibration of a saved detector.
+
+    Args:
+        engine: Where to compute, entered.
+        saved: What `gnnsafe.saving.read(folder)` gives of the detector of that model.
+        logits: A table with `id` and the logits, in columns of numbers or in one column `logits` of lists.
+        edges: A table with `source` and `target`.
+        out: The folder of Parquet parts to write.
+        asked: The level, and about which nodes.
+        undirected: Read each edge in both directions, repeated ones once.
+        drop_unknown_edges: Leave out edges of nodes that are not there.
+
+    Raises:
+        InputError: The method reads more than logits, or a table breaks a rule; nothing is written then.
+    """
+    if saved.calibration is None:
+        raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
+    check_out(str(out))
+    steps = logits_steps(saved.method, saved.calibration, task=saved.task)
+    known = saved.num_classes or (len(saved.class_names) if saved.class_names else None)
+    settings = {"width": known, "both_ways": undirected or saved.undirected, "drop_unknown": drop_unknown_edges}
+    return _carried_out(engine, steps, saved.calibration, logits, edges, str(out), asked, saved.class_names, settings)
+
+
+def _carried_out(
+    engine: Engine,
+    steps: Sequence[Step],
+    calibration: Calibration,
+    nodes: Any,
+    edges: Any,
+    out: str,
+    asked: Asked,
+    class_names: tuple[Any, ...] | None,
+    settings: dict[str, Any],
+) -> Summary:
+    first, *rest = steps
+    graph = graph_tables(engine, nodes, edges, **settings)
+    with progress("Scoring", len(steps) + 3) as advance:
+        table = engine.read(graph, first, width=widest(steps))
+        advance()
+        for step in rest:
+            table = engine.after(table, step)
+            advance()
+        engine.name_rows("decided", table)
+        _check_energies(engine, rest[-1])
+        name = _chosen(engine, asked.nodes)
+        limit = _limit(engine, name, calibration, asked)
+        advance()
+        columns = _columns(engine, rest[-1], graph.id_type, class_names)
+        said = summary(engine, name, limit, out, times=graph.times)
+        advance()
+        engine.write(flagged_rows(_named(name, class_names, rest[-1]), limit, columns), out)
+        advance()
+    return said
+
+
+def _check_energies(engine: Engine, last: Step) -> None:
+    """Of all nodes together: logits, not log-probabilities."""
+    if "energy" in last.keeps or "energy" in last.makes:
+        ((largest,),) = engine.rows("SELECT max(abs(energy)) FROM decided")
+        check_unnormalised(torch.tensor([float(largest)]))
+
+
+def _limit(engine: Engine, name: str, calibration: Calibration, asked: Asked) -> float:
+    """The p-value up to which nodes are flagged: of the histogram of p-values, which are few."""
+    counted = engine.rows(counted_p_values(name))
+    p = torch.tensor([row[0] for row in counted], dtype=torch.float64)
+    counts = torch.tensor([row[1] for row in counted])
+    return calibration.limit(p, counts, false_alarm=asked.false_alarm, fdr=asked.fdr, storey=asked.storey)
+
+
+def _chosen(engine: Engine, nodes: Sequence[str] | None) -> str:
+    """The rows of the nodes that are asked about."""
+    if nodes is None:
+        return "decided"
+    engine.small("asked", pa.table({"node": pa.array(sorted({*nodes}), pa.string())}))
+    lost = engine.rows(
+        "SELECT node FROM asked WHERE NOT EXISTS (SELECT 1 FROM decided WHERE CAST(id AS STRING) = node) LIMIT 1"
+    )
+    require(not lost, "--nodes", "hold ids of the graph, one per line", repr(lost[0][0]) if lost else "")
+    engine.create("chosen", "SELECT decided.* FROM decided JOIN asked ON CAST(decided.id AS STRING) = asked.node")
+    return "chosen"
+
+
+def _classified(last: Step) -> bool:
+    return "predicted" in {*last.makes, *last.keeps}
+
+
+def _columns(engine: Engine, last: Step, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
+    """The columns of the table that is written."""
+    own = "id" if id_type is None else f"CAST(id AS {id_type}) AS id"
+    named = "name AS predicted" if class_names is not None else "predicted"
+    if class_names is not None and _classified(last):
+        numbers = pa.array(range(len(class_names)), pa.int64())
+        engine.small("class_names", pa.table({"class": numbers, "name": pa.array(class_names)}))
+    return [own, *([named, "probability"] if _classified(last) else []), "score", "p_value"]
+
+
+def _named(name: str, class_names: tuple[Any, ...] | None, last: Step) -> str:
+    if class_names is None or not _classified(last):
+        return name
+    return f"{name} JOIN class_names ON {name}.predicted = class_names.class"

@@ -1,0 +1,280 @@
+"""A cluster, or one machine as one: Spark joins, sums and stores; functions of rows run in Arrow batches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from gnnsafe import errors
+from gnnsafe.engines.batches import feature_rows
+from gnnsafe.engines.cluster import Storage, check_java, check_master, started
+from gnnsafe.engines.engine import COUNTS, Block, Column, Engine, Function, Step
+from gnnsafe.engines.inputs import GraphTables, Rows
+from gnnsafe.engines.numbering import check_ids, unknown_ends
+from gnnsafe.engines.plan import run
+from gnnsafe.engines.sources import check_there, is_delta, is_remote
+from gnnsafe.errors import InputError, MissingExtraError, require
+
+__all__ = ["Spark"]
+
+TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "int64": "BIGINT"}
+CAUSE = re.compile(r"Caused by|[\w.]*(Error|Exception): ")
+OURS = re.compile(r"gnnsafe\.errors\.(\w+): (.+)")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table: a view in SQL whose columns are `id`, the counts, and value_0, value_1, … of every matrix column."""
+
+    view: str
+    columns: Mapping[str, Column]
+
+
+class Spark(Engine):
+    """A Spark cluster: that of a session, or one that is started here.
+
+        with gnnsafe.engines.Spark(spark) as engine:
+            gnnsafe.engines.score(engine, detector, spark.table("nodes"), spark.table("edges"), out="s3://…/scores")
+
+    Args:
+        session: The session to use, left as it is; unless told, the one of spark-submit, or a new one.
+        master: For a new session, such as "spark://host:7077"; unless told, all cores of this machine.
+        conf: Further settings of a new session.
+        temp: Where tables are stored for the time being, a place that all machines see; unless told, the current
+            folder, which does for one machine.
+    """
+
+    name = "spark"
+
+    def __init__(
+        self,
+        session: Any = None,
+        *,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        temp: str | os.PathLike[str] | None = None,
+    ) -> None:
+        require(session is None or (master is None and not conf), "session", "be given without master and conf", master)
+        self._session, self._master, self._conf = session, master, dict(conf or {})
+        self.temp = str(temp) if temp is not None else "."
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Spark:
+        try:
+            from py4j.protocol import Py4JError
+            from pyspark.errors import PySparkException
+        except ImportError as error:
+            raise MissingExtraError(f"the engine spark needs {error.name}: pip install 'gnnsafe[spark]'") from error
+        self._errors = (PySparkException, Py4JError)
+        if self._session is None:
+            check_java()
+            check_master(self._master)
+            self.spark = self._stack.enter_context(started(self._master, self._conf))
+        else:
+            self.spark = self._session
+        self.storage = self._stack.enter_context(Storage(self.spark, self.temp))
+        self._made, self._views = 0, list[str]()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for view in self._views:
+            self.spark.catalog.dropTempView(view)
+        self._stack.close()
+
+    def view(self, name: str, source: Any) -> Any:
+        """Name a user's table in SQL."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        with self._one_line(source if isinstance(source, str) else name):
+            frame = self._read(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
+            self._named(name, frame)
+            return to_arrow_schema(frame.schema)
+
+    def _read(self, path: str) -> Any:
+        check_there(path)
+        where = path if is_remote(path) else Path(path).absolute().as_posix()
+        folder = Path(path).is_dir()
+        reader = self.spark.read.format("delta" if is_delta(path) else "parquet")
+        return reader.option("recursiveFileLookup", str(folder and not is_delta(path)).lower()).load(where)
+
+    def _frame(self, source: Any) -> Any:
+        return source if hasattr(source, "sparkSession") else self.spark.createDataFrame(pa.table(source))
+
+    def _named(self, name: str, frame: Any) -> None:
+        frame.createOrReplaceTempView(self._prefixed(name))
+        self._views.append(self._prefixed(name))
+
+    def _prefixed(self, name: str) -> str:
+        return name
+
+    def quoted(self, name: str) -> str:
+        """In backticks."""
+        return "`" + name.replace("`", "``") + "`"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Those of an aggregate."""
+        with self._one_line("the query"):
+            return [tuple(row) for row in self.spark.sql(sql).collect()]
+
+    def small(self, name: str, table: Any) -> None:
+        """As a table of its own."""
+        self._named(name, self.spark.createDataFrame(table))
+
+    def create(self, name: str, sql: str) -> None:
+        """As Parquet."""
+        with self._one_line(name):
+            self._stored(name, self.spark.sql(sql))
+
+    def _stored(self, name: str, frame: Any) -> None:
+        """Written and read again: what made it is forgotten, so that a step costs no more than the one before."""
+        path = self.storage.path(name)
+        frame.write.parquet(path)
+        self._named(name, self.spark.read.schema(frame.schema).parquet(path))
+
+    def read(self, graph: GraphTables, step: Step, *, width: int) -> Frame:
+        """The nodes' features through the step, beside how many edges point to each."""
+        with self._one_line(graph.rows.name):
+            self._named("ids", self.spark.sql(f"SELECT id FROM ({graph.nodes}) AS nodes"))
+            check_ids(self, graph)
+            self._edges(graph)
+            degrees = self.spark.sql(
+                "SELECT nodes.*, COALESCE(d.count, 0) AS count, COALESCE(d.loops, 0) AS loops "
+                f"FROM ({graph.nodes}) AS nodes LEFT JOIN (SELECT target, "
+                "sum(CASE WHEN source = target THEN 0 ELSE 1 END) AS count, "
+                "sum(CASE WHEN source = target THEN 1 ELSE 0 END) AS loops "
+                "FROM all_edges GROUP BY target) AS d ON nodes.id = d.target"
+            )
+            kept = ["id", *COUNTS, *(["moment"] if graph.times else [])]
+            self._base = [field for name in kept[3:] for field in degrees.schema if field.name == name]
+            if graph.times:
+                self._stored("moments", self.spark.sql(f"SELECT id, moment FROM ({graph.nodes}) AS nodes"))
+            read = partial(_features, graph.rows, step)
+            return self._mapped(degrees, read, step.makes, {})
+
+    def _edges(self, graph: GraphTables) -> None:
+        ((total,),) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e")
+        require(total > 0, "edges", "have at least one row", "none", "check what wrote the table")
+        known = (
+            "EXISTS (SELECT 1 FROM ids WHERE ids.id = e.source) AND EXISTS (SELECT 1 FROM ids WHERE ids.id = e.target)"
+        )
+        ((found,),) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e WHERE {known}")
+        if found < total and (found == 0 or not graph.drop_unknown):
+            raise unknown_ends(self, graph, total - found, total)
+        edges = graph.edges if found == total else f"SELECT * FROM ({graph.edges}) AS e WHERE {known}"
+        if graph.both_ways:
+            edges = f"SELECT source, target FROM ({edges}) AS e UNION SELECT target, source FROM ({edges}) AS e"
+        if graph.both_ways or found < total:
+            self.create("all_edges", edges)
+        else:
+            self._named("all_edges", self.spark.sql(edges))
+
+    def after(self, table: Frame, step: Step) -> Frame:
+        """One job: the sums where the step hears, its function, and the result stored."""
+        with self._one_line("the plan"):
+            query = _hearing(table) if step.hears else f"SELECT * FROM {table.view}"
+            before = {**table.columns, **({"heard": table.columns["value"]} if step.hears else {})}
+            kept = {name: table.columns[name] for name in step.keeps}
+            function = partial(_rows, step.function, before)
+            result = self._mapped(self.spark.sql(query), function, step.makes, kept)
+            self.storage.remove(table.view)
+            return result
+
+    def _mapped(self, frame: Any, function: Any, makes: Mapping[str, Column], kept: Mapping[str, Column]) -> Frame:
+        self._made += 1
+        columns = {**makes, **kept}
+        id_type = frame.schema["id"].dataType.simpleString()
+        fields = [f"id {id_type}", *(f"{name} BIGINT" for name in COUNTS)]
+        fields += [f"{part} {TYPES[column.dtype]}" for name, column in columns.items() for part in _parts(name, column)]
+        view = f"step{self._made}"
+        result = frame.mapInArrow(partial(_batches, function, columns), ", ".join(fields))
+        self._stored(view, result)
+        return Frame(view, columns)
+
+    def name_rows(self, name: str, table: Frame) -> None:
+        """The columns by their names; times beside them, where there are such."""
+        single = ", ".join(f"t.{part} AS {column}" for column in table.columns for part in [f"{column}_0"])
+        times, join = (", m.moment", "JOIN moments AS m ON t.id = m.id") if self._base else ("", "")
+        self._named(name, self.spark.sql(f"SELECT t.id, {single}{times} FROM {table.view} AS t {join}"))
+
+    def write(self, sql: str, out: str) -> None:
+        """A part per task."""
+        with self._one_line(out), self.storage.published(out) as path:
+            self.spark.sql(sql).write.mode("overwrite").parquet(path)
+
+    @contextmanager
+    def _one_line(self, source: object) -> Iterator[None]:
+        """What Spark complains of, here or in a worker, as an error of ours."""
+        try:
+            yield
+        except self._errors as error:
+            text = str(error)
+            if found := OURS.search(text):
+                kind = getattr(errors, found[1], InputError)
+                raise kind(found[2].strip()) from error
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            told = [line for line in lines if CAUSE.match(line)]
+            reason = told[-1] if told else lines[0]
+            raise InputError(f"'{source}' cannot be read or stored by spark ({reason[:300]})") from error
+
+
+def _parts(name: str, column: Column) -> list[str]:
+    return [f"{name}_{place}" for place in range(column.width)]
+
+
+def _hearing(table: Frame) -> str:
+    """SQL: each row with the sums of `value` over the edges from other nodes."""
+    values = _parts("value", table.columns["value"])
+    sums = ", ".join(f"sum(s.{value}) AS {value}" for value in values)
+    heard = ", ".join(f"COALESCE(m.{value}, 0) AS heard{value.removeprefix('value')}" for value in values)
+    return (
+        f"SELECT n.*, {heard} FROM {table.view} AS n LEFT JOIN (SELECT e.target, {sums} FROM all_edges AS e "
+        f"JOIN {table.view} AS s ON e.source = s.id WHERE e.source <> e.target GROUP BY e.target) AS m "
+        "ON n.id = m.target"
+    )
+
+
+def _batches(function: Any, columns: Mapping[str, Column], batches: Iterable[Any]) -> Iterator[Any]:
+    """In a worker: each batch through the function, as a batch again."""
+    torch.set_num_threads(1)
+    for batch in batches:
+        made = function(batch)
+        arrays = [batch.column("id"), *(batch.column(name) for name in COUNTS)]
+        names = ["id", *COUNTS]
+        for name, column in columns.items():
+            for place, part in enumerate(_parts(name, column)):
+                values = made[name][:, place] if name in made else None
+                arrays.append(
+                    batch.column(part) if values is None
+                    else pa.array(values.contiguous().numpy().astype(column.dtype, copy=False))
+                )  # fmt: skip
+                names.append(part)
+        yield pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _features(rows: Rows, step: Step, batch: Any) -> dict[str, torch.Tensor]:
+    return run(step.function, {"value": feature_rows(batch, rows)})
+
+
+def _rows(function: Function, columns: Mapping[str, Column], batch: Any) -> dict[str, torch.Tensor]:
+    block: dict[str, torch.Tensor] = {name: _matrix(batch, [name], "int64") for name in COUNTS}
+    for name, column in columns.items():
+        block[name] = _matrix(batch, _parts(name, column), column.dtype)
+    result: Block = run(function, block)
+    return dict(result)
+
+
+def _matrix(batch: Any, parts: list[str], dtype: str) -> torch.Tensor:
+    matrix = np.empty((batch.num_rows, len(parts)), dtype=dtype)
+    for place, part in enumerate(parts):
+        matrix[:, place] = batch.column(part).to_numpy(zero_copy_only=False)
+    return torch.from_numpy(matrix)

@@ -1,0 +1,173 @@
+"""One plan, the same scores: memory, DuckDB and Spark, over methods, backbones and kinds of graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.engines.conftest import KINDS, by_id, detector, new_graph, tables, write
+
+import gnnsafe
+from gnnsafe import engines
+from gnnsafe.engines import Asked
+from gnnsafe.methods import (
+    GEN,
+    GKDE,
+    KNN,
+    MSP,
+    DiffusedKNN,
+    Energy,
+    Entropy,
+    GNNSafe,
+    Mahalanobis,
+    MaxLogit,
+    Propagated,
+    ViM,
+)  # fmt: skip
+from gnnsafe.report.decisions import ENDS, bin_edges
+
+METHODS = [
+    GNNSafe(), Energy(temperature=2.0), MSP(), MaxLogit(), Entropy(), GEN(), GKDE(), KNN(), Mahalanobis(), ViM(),
+    DiffusedKNN(diffusion=2, steps=1), Propagated(Propagated(MSP(), steps=1), steps=3, alpha=0.3, isolated="decay"),
+]  # fmt: skip
+BACKBONES = ("GraphSAGE", "SGC", "APPNP", "GIN", "MLP")
+
+
+def check(found, summary, decided, *, names=None):
+    """Equal scores (1e-5 of their size), flags, classes and summary."""
+    scores = torch.from_numpy(found["score"].to_numpy().copy())
+    torch.testing.assert_close(scores, decided.scores, rtol=1e-5, atol=1e-5)
+    assert found["flag"].to_pylist() == decided.flags.tolist()
+    np.testing.assert_allclose(found["p_value"].to_numpy(), decided.p_values.numpy(), rtol=1e-12)
+    predicted = decided.predicted.tolist()
+    assert found["predicted"].to_pylist() == (predicted if names is None else [names[one] for one in predicted])
+    np.testing.assert_allclose(found["probability"].to_numpy(), decided.probabilities.numpy(), rtol=1e-5)
+    assert found.column_names == decided.to_arrow().column_names
+    assert found.schema.types == decided.to_arrow().schema.types
+    assert (summary.nodes, summary.flagged) == (len(decided), int(decided.flags.sum()))
+    edges = bin_edges(*np.quantile(decided.scores.numpy(), ENDS).astype(np.float64))
+    np.testing.assert_allclose(summary.edges, edges, rtol=1e-4, atol=1e-5)
+    assert (summary.every.sum(), summary.marked.sum()) == (summary.nodes, summary.flagged)
+
+
+def run(name, opened, folder, made, graph, asked=None, **options):
+    given = tables(graph)
+    with opened(name, folder / "temp") as engine:
+        said = engines.score(
+            engine, made, given.nodes, given.edges, out=folder / "out", asked=asked or Asked(false_alarm=0.1), **options
+        )
+    assert not [*(folder / "temp").iterdir()]
+    return by_id(folder / "out", graph.node_id), said
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
+    made, graph = detector(method), new_graph(kind)
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+@pytest.mark.parametrize("method", METHODS[-2:], ids=repr)
+def test_spark_scores_as_memory_does(method, opened, tmp_path):
+    made, graph = detector(method), new_graph("all")
+    check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("name", ["duckdb", "spark"])
+def test_every_backbone(name, undirected, backbone, opened, tmp_path):
+    if name == "spark" and (undirected != (backbone in ("GraphSAGE", "APPNP")) or backbone in ("MLP", "SGC")):
+        pytest.skip("each once on Spark, where a run takes seconds")
+    made, graph = detector(KNN(), backbone, undirected=undirected), new_graph("all")
+    check(*run(name, opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize("name", ["duckdb", "spark"])
+def test_false_discoveries_by_class_of_scaled_features_in_files(name, opened, tmp_path):
+    """All of it at once: features scaled, calibration by class, Benjamini-Hochberg, named classes, parts in folders."""
+    from tests.conftest import block_graph
+    from tests.engines.conftest import trained
+
+    from gnnsafe.scaling import FeatureScaling
+
+    known, graph = block_graph(300), new_graph("all")
+    known.class_names = ["a", "b", "c"]
+    scaling = FeatureScaling.fitted(known.x, known.train_mask, "standard")
+    made = gnnsafe.Detector(trained(), GNNSafe(steps=1), scaling=scaling).fit(known).calibrate(known, by_class=True)
+    graph.x[:40, :3] *= -3.0
+    folder = write(graph, tmp_path / "graph")
+    with opened(name, tmp_path / "temp") as engine:
+        asked = Asked(fdr=0.3, storey=True)
+        said = engines.score(
+            engine, made, str(folder / "nodes"), str(folder / "edges" / "*.parquet"), out=tmp_path / "out", asked=asked
+        )
+    decided = made.decide(graph, fdr=0.3, storey=True)
+    assert 0 < int(decided.flags.sum()) < 90
+    check(by_id(tmp_path / "out", graph.node_id), said, decided, names=known.class_names)
+
+
+def test_small_blocks_and_many_files_change_nothing(opened, tmp_path, monkeypatch):
+    """Ranges of a few nodes: edges lie in a grid of many cells."""
+    from gnnsafe.engines import duckdb, grid
+
+    original = grid.GridWriter.__init__
+
+    def small(self, folder, nodes, *, targets, sources, both_ways):
+        original(self, folder, nodes, targets=7, sources=11, both_ways=both_ways)
+
+    monkeypatch.setattr(grid.GridWriter, "__init__", small)
+    monkeypatch.setattr(grid, "CHUNK", 5)
+    monkeypatch.setattr(duckdb, "BATCH", 4)
+    monkeypatch.setattr(duckdb, "EDGES", 2048)
+    for undirected in (False, True):
+        made, graph = detector(GNNSafe(), undirected=undirected), new_graph("all")
+        folder = tmp_path / str(undirected)
+        check(*run("duckdb", opened, folder, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize("name", ["duckdb", "spark"])
+def test_a_value_worked_out_by_hand(name, opened, tmp_path):
+    """0 → 1 twice, 2 → 1, a loop at 1: energies −log 2, −log 4, −log 8; (2·e0 + e2 + e1) / 4 and e1, half each."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from gnnsafe.calibration import Calibration
+    from gnnsafe.engines.plan import logits_steps
+    from gnnsafe.engines.scoring import _carried_out
+
+    e0, e1, e2 = (-float(np.log(size)) for size in (2, 4, 8))
+    logits = pa.table({"id": [0, 1, 2], "a": np.log([1.0, 2.0, 4.0]), "b": np.log([1.0, 2.0, 4.0])})
+    edges = pa.table({"source": [0, 0, 2, 1], "target": [1, 1, 1, 1]})
+    calibration = Calibration(torch.tensor([-1.0, -2.0, -3.0]))
+    steps = logits_steps(GNNSafe(steps=1), calibration)
+    with opened(name, tmp_path / "temp") as engine:
+        _carried_out(engine, steps, calibration, logits, edges, str(tmp_path / "out"), Asked(false_alarm=0.4), None, {})
+    found = parquet.read_table(tmp_path / "out").sort_by("id")
+    heard = (2 * e0 + e2 + e1) / 4
+    np.testing.assert_allclose(found["score"].to_numpy(), [e0, (heard + e1) / 2, e2], rtol=1e-6)
+    assert found["p_value"].to_pylist() == [0.25, 0.5, 0.75]
+    assert found["flag"].to_pylist() == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["duckdb", "spark"])
+def test_logits_of_anybodys_model(name, opened, tmp_path):
+    import pyarrow as pa
+
+    from gnnsafe.saving import read
+
+    made, graph = detector(GNNSafe()), new_graph("all")
+    made.save(tmp_path / "detector")
+    logits = made.outputs(graph).logits
+    saved, _ = read(tmp_path / "detector")
+    rows = pa.table({"id": graph.node_id, "logits": logits.tolist()})
+    with opened(name, tmp_path / "temp") as engine:
+        said = engines.score_logits(
+            engine, saved, rows, tables(graph).edges, out=tmp_path / "out",
+            asked=Asked(false_alarm=0.1, nodes=graph.node_id[:40]),
+        )  # fmt: skip
+    decided = made.decide(graph, false_alarm=0.1, mask=torch.arange(90) < 40).of(torch.arange(90) < 40)
+    check(by_id(tmp_path / "out", graph.node_id[:40]), said, decided)

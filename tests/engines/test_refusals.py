@@ -1,0 +1,201 @@
+"""Bad input: one line, exit code 2, nothing written; and what cannot run in an engine is refused by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tests.engines.conftest import detector, new_graph, tables, write
+
+from gnnsafe import engines
+from gnnsafe.cli import main
+from gnnsafe.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+def change(name, column, values):
+    def changed(given):
+        table = getattr(given, name)
+        place = table.column_names.index(column)
+        setattr(given, name, table.set_column(place, column, pa.array(values(table[column].to_pylist()))))
+
+    return changed
+
+
+def drop(name, column):
+    return lambda given: setattr(given, name, getattr(given, name).drop_columns([column]))
+
+
+def empty(name):
+    return lambda given: setattr(given, name, getattr(given, name).slice(0, 0))
+
+
+BAD = {
+    "no id": (drop("nodes", "id"), "has no column 'id' or 'node_id'"),
+    "no target": (drop("edges", "target"), "has no column 'target' or 'dst'"),
+    "no feature": (drop("nodes", "f3"), "must have the 8 numbers per node that the detector knows (got 7)"),
+    "unknown ends": (change("edges", "source", lambda v: [999, *v[1:]]), "must be the id of a node (got 999, one of 1"),
+    "all unknown": (change("edges", "source", lambda v: [n + 10**6 for n in v]), "must be the id of a node"),
+    "other types": (change("edges", "source", lambda v: [n + 0.5 for n in v]), "must be the id of a node"),
+    "no type of an id": (change("nodes", "id", lambda v: [[n] for n in v]), "must be numbers, text or dates"),
+    "null id": (change("nodes", "id", lambda v: [None, *v[1:]]), "must have an id for every node (got 1 without)"),
+    "twice": (change("nodes", "id", lambda v: [v[1], *v[1:]]), "must have each id once (got 10 2 times)"),
+    "null feature": (change("nodes", "f2", lambda v: [*v[:-1], None]), "must be a finite number (got nothing"),
+    "infinite feature": (change("nodes", "f2", lambda v: [*v[:-1], 1e300]), "must be a finite number (got 1e+300"),
+    "no edges": (empty("edges"), "'edges' must have at least one row"),
+    "no nodes": (empty("nodes"), "must have at least one row"),
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    detector("gnnsafe").save(folder)
+    return folder
+
+
+def refused(capsys, *arguments):
+    """The one line that is printed."""
+    assert main([str(argument) for argument in arguments]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("gnnsafe: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_tables_are_refused_in_one_line(case, saved, tmp_path, capsys):
+    given, (damage, words) = tables(new_graph("directed")), BAD[case]
+    damage(given)
+    for name in ("nodes", "edges"):
+        parquet.write_table(getattr(given, name), tmp_path / f"{name}.parquet")
+    line = refused(capsys, "score", saved, tmp_path, "--engine", "duckdb", "--memory", "1GB", "--out", tmp_path / "out")
+    assert words in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
+
+
+@pytest.mark.parametrize("case", ["null feature", "unknown ends"])
+def test_spark_refuses_them_in_the_same_words(case, opened, tmp_path):
+    given, (damage, words) = tables(new_graph("directed")), BAD[case]
+    damage(given)
+    with opened("spark", tmp_path) as engine, pytest.raises(InputError) as caught:
+        engines.score(engine, detector("gnnsafe"), given.nodes, given.edges, out=tmp_path / "out")
+    assert words in str(caught.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+def test_unknown_edges_may_be_left_out(opened, tmp_path):
+    graph, made = new_graph("directed"), detector("gnnsafe")
+    given = tables(graph)
+    BAD["unknown ends"][0](given)
+    graph.edge_index = graph.edge_index[:, 1:]
+    with opened("duckdb", tmp_path / "temp") as engine:
+        engines.score(engine, made, given.nodes, given.edges, out=tmp_path / "out", drop_unknown_edges=True)
+    found = parquet.read_table(tmp_path / "out").sort_by("id")
+    np.testing.assert_allclose(found["score"].to_numpy(), made.score(graph).numpy(), rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+@pytest.mark.parametrize(
+    ("method", "name"), [("two-scale", "TwoScale"), ("grasp", "GRASP"), ("odin", "ODIN"), ("degree", "Degree")]
+)
+def test_methods_that_cannot_run_there_are_refused_by_name(method, name, opened, tmp_path):
+    made = detector(method)
+    words = rf"'method' must be one that runs in an engine .*\(got {name}.*--method"
+    with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match=words):
+        engines.score(engine, made, "nowhere", "nowhere", out=tmp_path / "out")
+
+
+def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
+    from tests.conftest import block_graph
+    from torch_geometric.nn import GraphSAGE
+
+    from gnnsafe.detector import Detector
+
+    graph = block_graph()
+    foreign = Detector(GraphSAGE(8, 16, num_layers=2, out_channels=3), "gnnsafe").fit(graph).calibrate(graph)
+    with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match="score-logits"):
+        engines.score(engine, foreign, "nowhere", "nowhere", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--sets", "0.1"], "'--sets' must be left out with --engine duckdb"),
+        (["--p-values", "randomized"], "'--p-values' must be exact with --engine duckdb"),
+        (["--memory", "much"], "'memory' must be a size such as 4GB (got 'much')"),
+        (["--master", "local[2]"], "'--master' must be given with --engine spark"),
+        (["--edges", "nowhere/*.parquet"], "must be Parquet files that are there"),
+    ],
+)
+def test_options_that_mean_nothing_there(more, words, saved, tmp_path, capsys):
+    write(new_graph("directed"), tmp_path / "graph")
+    line = refused(capsys, "score", saved, tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out", *more)
+    assert words in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_is_not_written_over(saved, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    write(new_graph("directed"), tmp_path / "graph")
+    line = refused(capsys, "score", saved, tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out")
+    assert "must be a new or an empty folder" in line
+
+
+def test_no_java_and_a_dead_master(saved, tmp_path, capsys, monkeypatch):
+    write(new_graph("directed"), tmp_path / "graph")
+    command = ("score", saved, tmp_path / "graph", "--engine", "spark", "--out", tmp_path / "out")
+    assert "must be one that answers (got 'spark://127.0.0.1:9'" in refused(
+        capsys, *command, "--master", "spark://127.0.0.1:9"
+    )
+    assert "must be local[N], spark://host:port" in refused(capsys, *command, "--master", "here")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert "the engine spark needs Java 17" in refused(capsys, *command)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk(saved, tmp_path):
+    """A file may not grow beyond 2 kB: the system refuses as a full disk does."""
+    write(new_graph("directed"), tmp_path / "graph")
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+        "from gnnsafe.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = ["score", saved, tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out"]
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, *map(str, command)], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}, check=False,
+    )  # fmt: skip
+    assert result.returncode == 2, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
+
+
+def test_a_graph_that_does_not_fit_into_memory_is_told_the_engine_that_takes_it(saved, tmp_path, capsys, monkeypatch):
+    given = tables(new_graph("directed"))
+    for name in ("nodes", "edges"):
+        parquet.write_table(getattr(given, name), tmp_path / f"{name}.parquet")
+    monkeypatch.setattr("gnnsafe.engines.fits.available", lambda: 1000)
+    line = refused(capsys, "score", saved, tmp_path, "--out", tmp_path / "out.parquet")
+    assert "'GRAPH' must fit into memory" in line
+    assert "take --engine duckdb" in line
+
+
+def test_tables_of_another_kind(opened, tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,a\n1,2\n")
+    with opened("duckdb", tmp_path / "temp") as engine:
+        with pytest.raises(InputError, match="must be Parquet for an engine other than memory"):
+            engine.view("given_nodes", str(tmp_path / "nodes.csv"))
+        (tmp_path / "nodes.parquet").write_text("no Parquet")
+        with pytest.raises(InputError, match=r"cannot be read or stored by duckdb"):
+            engine.view("given_nodes", str(tmp_path / "nodes.parquet"))
