@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 
 from gnnsafe.cli.options import (
@@ -110,7 +111,9 @@ def _appended(arguments: argparse.Namespace, history: History) -> str:
         task = progress.add_task(f"Reading {arguments.graph}", total=3)
         data = given_graph(arguments, undirected=detector.undirected)
         progress.update(task, description="Scoring", completed=1)
-        observed = observe(detector, moved(data, chosen_device(arguments.device)), name=arguments.graph)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*nodes are flagged")  # which is what the judgement is about
+            observed = observe(detector, moved(data, chosen_device(arguments.device)), name=arguments.graph)
         progress.update(task, description="Judging", completed=2)
         return history.append(observed, block=arguments.blocks).entry.detector
 

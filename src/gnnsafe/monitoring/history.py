@@ -166,7 +166,7 @@ def _engine(place: str) -> Engine:
         raise MissingExtraError(f"a history needs {error.name}: pip install 'gnnsafe[monitor]'") from error
     try:
         url = sa.make_url(place) if "://" in place else sa.URL.create("sqlite", database=place)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:  # such as a port that is no number
         raise HistoryError("'history' must be a path or a URL such as postgresql://user@host/database") from error
     if url.get_backend_name() == "sqlite":
         require(bool(url.database), "history", "be a file", "none")
