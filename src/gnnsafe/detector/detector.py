@@ -124,8 +124,12 @@ class Detector(Scorer):
                 CalibrationWarning,
                 stacklevel=2,
             )
-        scores = self._scored(outputs).compared[held_out]
-        self._calibrate(scores if known is None else known, outputs, held_out, by_class)
+        scored = self._scored(outputs)
+        self._calibrate(scored.compared[held_out] if known is None else known, outputs, held_out, by_class)
+        watched = scored.watched[held_out] if known is None else self.method.known_watched()
+        if watched is not None and self.method.known_watched() is not None:
+            assert self.calibration_ is not None
+            self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
         return self
@@ -266,7 +270,18 @@ class Detector(Scorer):
             answers.predicted,
             answers.probabilities,
             self.class_names_,
+            answers.watched,
         )
+
+    def watching(self) -> tuple[tuple[str, ...], Tensor]:
+        """What is watched over many graphs, by name, and its values at the calibration nodes, [nodes, scores].
+
+        `Decisions.watched` has the same of the nodes decided about. It is what p-values compare or, of a method that
+        weighs evidence by the graph (`TwoScale`), own evidence without weights, together and piece by piece.
+        """
+        calibration = self.calibrated()
+        known = self.method.known_watched() if calibration.watched is None else calibration.watched
+        return self.method.watched_names(), calibration.scores[:, None] if known is None else known.cpu()
 
     def predict_sets(
         self, data: Graph, *, error: float = 0.1, batch_size: int | None = None, hops: int | None = None
@@ -492,7 +507,9 @@ class Detector(Scorer):
             require(hops is None, "hops", "be left out where there is no batch_size", hops)
             outputs = self.outputs(data)
             scored = self._scored(outputs)
-            return outputs.graph, Answers.of(scored.scores, scored.compared, outputs, logits=logits)
+            return outputs.graph, Answers.of(
+                scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
+            )
         require_whole("batch_size", batch_size, 1)
         method = self.method
         parts = self._parts(data, hops, method.base_reach, partial(rows_of, method))
@@ -500,7 +517,7 @@ class Detector(Scorer):
         method = on_device(method, parts.graph.device).for_graph(answers.scores)
         scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
         self.method = scored.method
-        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared)
+        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
 
     def _scored(self, outputs: Outputs) -> Scored:
         """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""
