@@ -139,6 +139,13 @@ class ScoredGraph:
             names, place, detector = self.graph.names(part.kept), int(np.searchsorted(part.kept, number)), self._detector
         return detector.explain(part.data, part.out_degrees, names, place)
 
+    def data(self) -> Data:
+        """The graph as it is now, with its ids."""
+        with self._changing:
+            nodes, data = self.graph.whole()
+            data.node_id = self.graph.names(nodes)
+            return data
+
     def close(self) -> None:
         """Let another process have the journal."""
         if self._journal is not None:
