@@ -24,16 +24,20 @@ class Answers(NamedTuple):
     predicted: Tensor | None
     probabilities: Tensor | None
     """Of the predicted class."""
+    watched: Tensor | None = None
+    """What is watched over many graphs: see `gnnsafe.methods.base.Scored`."""
     logits: Tensor | None = None
     """Only where they are asked for: they are as many numbers as there are nodes and classes."""
 
     @classmethod
-    def of(cls, scores: Tensor, compared: Tensor, outputs: Outputs, *, logits: bool = False) -> Answers:
+    def of(
+        cls, scores: Tensor, compared: Tensor, outputs: Outputs, *, watched: Tensor | None = None, logits: bool = False
+    ) -> Answers:
         """The scores, and what the logits say."""
         if outputs.classifier is None or outputs.task != "multiclass":
-            return cls(scores, compared, None, None)
+            return cls(scores, compared, None, None, watched)
         kept = outputs.logits if logits else None
-        return cls(scores, compared, outputs.logits.argmax(dim=1), -max_softmax(outputs.logits), kept)
+        return cls(scores, compared, outputs.logits.argmax(dim=1), -max_softmax(outputs.logits), watched, kept)
 
     def at(self, mask: Tensor) -> Answers:
         """Those about the nodes in a mask."""

@@ -8,6 +8,7 @@ GnnsafeError
 ├── NotFittedError        scored before it was fitted      (a RuntimeError and an AttributeError too)
 ├── TrainingError         the loss left the real numbers   (a RuntimeError too)
 ├── WorkerError           a process was ended from outside (a RuntimeError too)
+├── HistoryError          a history cannot be read or written (an OSError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
 └── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
 
@@ -38,6 +39,7 @@ __all__ = [
     "GnnsafeWarning",
     "GraphFileError",
     "HeterophilyWarning",
+    "HistoryError",
     "InputError",
     "MethodWarning",
     "MissingExtraError",
@@ -91,6 +93,10 @@ class TrainingError(GnnsafeError, RuntimeError):
 
 class WorkerError(GnnsafeError, RuntimeError):
     """A process that worked for this one was ended from outside."""
+
+
+class HistoryError(GnnsafeError, OSError):
+    """The history of a monitor is no such file, or its database cannot be reached or written."""
 
 
 class MissingExtraError(GnnsafeError, ImportError):

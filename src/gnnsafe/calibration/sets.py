@@ -29,7 +29,7 @@ from torch import Tensor
 from gnnsafe.calibration.p_values import check_level, conformal_p_values, nodes_needed
 from gnnsafe.checks import check_labels, check_scores
 from gnnsafe.errors import CalibrationWarning, require
-from gnnsafe.scores import saturated
+from gnnsafe.scores import max_softmax, saturated
 
 __all__ = ["KnownClasses", "class_margins", "shared_p_values"]
 
@@ -42,14 +42,19 @@ class KnownClasses:
 
     labels: Tensor
     margins: Tensor
+    probabilities: Tensor | None = None
+    """Of the predicted class: what confidence was worth, for estimates of accuracy (`gnnsafe.monitoring`)."""
 
     def __post_init__(self) -> None:
         check_labels("labels", self.labels, len(self.labels))
         check_scores(self.margins)
         require(len(self.labels) == len(self.margins), "margins", f"be {len(self.labels)}", len(self.margins))
         require(bool((self.labels >= 0).any()), "labels", "be known for a node", "none")
-        for name in ("labels", "margins"):
-            object.__setattr__(self, name, getattr(self, name).cpu())
+        confident = len(self.labels if self.probabilities is None else self.probabilities)
+        require(confident == len(self.labels), "probabilities", f"be {len(self.labels)}", confident)
+        for name in ("labels", "margins", "probabilities"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else value.cpu())
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor) -> KnownClasses | None:
@@ -57,7 +62,7 @@ class KnownClasses:
         inside = (labels >= 0) & (labels < logits.shape[1])
         labels = torch.where(inside, labels, -1)
         own = class_margins(logits).gather(1, labels.clamp(min=0)[:, None]).squeeze(1)
-        return cls(labels, own) if inside.any() else None
+        return cls(labels, own, -max_softmax(logits)) if inside.any() else None
 
     def sets(self, p: Tensor, logits: Tensor, ranks: Tensor, error: float, *, by_class: bool = False) -> Tensor:
         """Which classes are in each node's set, [nodes, classes]; a share `error` of ID nodes at most lacks its own.

@@ -32,6 +32,8 @@ class Decisions:
     """Of the predicted class."""
     class_names: tuple[Any, ...] | None = None
     """What the classes are called, in the order of their numbers."""
+    watched: Tensor | None = None
+    """What a monitor of many graphs watches, [nodes, scores]; see `Detector.watching`."""
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -229,7 +229,20 @@ class Detector(Scorer):
             answers.predicted,
             answers.probabilities,
             self.class_names_,
+            answers.watched,
         )
+
+    def watching(self) -> tuple[tuple[str, ...], Tensor]:
+        """What is watched over many graphs, by name, and its values at held-out ID nodes, [nodes, scores], on the CPU.
+
+        `Decisions.watched` has the same of the nodes decided about. It is what p-values compare or, of a method that
+        weighs evidence by the graph (`TwoScale`), all evidence without weights and each piece of it: a graph's weights
+        favour what is odd in it, and what is common to its nodes is taken off p-values.
+        """
+        calibration, known = self.calibrated(), self.method.known_watched()
+        if known is None:
+            return ("score",), calibration.scores[:, None]
+        return ("all evidence", *(part.says for part in self.method.parts())), known.cpu()
 
     def predict_sets(
         self, data: Graph, *, error: float = 0.1, batch_size: int | None = None, hops: int | None = None
@@ -399,7 +412,9 @@ class Detector(Scorer):
             require(hops is None, "hops", "be left out where there is no batch_size", hops)
             outputs = self.outputs(data)
             scored = self._scored(outputs)
-            return outputs.graph, Answers.of(scored.scores, scored.compared, outputs, logits=logits)
+            return outputs.graph, Answers.of(
+                scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
+            )
         require_whole("batch_size", batch_size, 1)
         method = self.method
         parts = self._parts(data, hops, method.base_reach, partial(rows_of, method))
@@ -407,7 +422,7 @@ class Detector(Scorer):
         method = on_device(method, parts.graph.device).for_graph(answers.scores)
         scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
         self.method = scored.method
-        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared)
+        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
 
     def _scored(self, outputs: Outputs) -> Scored:
         """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""

@@ -129,6 +129,17 @@ class Method(metaclass=PlainNumbers):
         """
         return self.weighed(rows)
 
+    def watched(self, rows: Tensor) -> Tensor | None:
+        """Rows on scales that no graph moves, [nodes, 1 + parts], the whole first: watched over many graphs.
+
+        None unless a method weighs its parts by the graph: then what p-values compare is watched.
+        """
+        return None
+
+    def known_watched(self) -> Tensor | None:
+        """The same of the validation nodes that it learnt from."""
+        return None
+
     def reasons(self, row: Tensor) -> Reasons:
         """Why a node has its base score, by its row: for a method that weighs evidence, what each of its parts adds."""
         return Reasons()
@@ -201,14 +212,17 @@ class Scored(NamedTuple):
     """As it has read the graph as a whole: parts of it are scored alike."""
     rows: Tensor
     """What it knows of each node."""
+    watched: Tensor
+    """What is watched over many graphs, [nodes, scores]: see `Method.watched`."""
 
 
 def scored_rows(method: Method, rows: Tensor, edges: Edges, num_nodes: int) -> Scored:
     """The scores of a graph, or of a part of the one that was seen last, by what the method knows of each node."""
-    scores = _propagated(method, method.weighed(rows), edges, num_nodes)
-    if type(method).comparable is Method.comparable:
-        return Scored(scores, scores, method, rows)
-    return Scored(scores, _propagated(method, method.comparable(rows), edges, num_nodes), method, rows)
+    compared = scores = _propagated(method, method.weighed(rows), edges, num_nodes)
+    if type(method).comparable is not Method.comparable:
+        compared = _propagated(method, method.comparable(rows), edges, num_nodes)
+    watched = method.watched(rows)
+    return Scored(scores, compared, method, rows, compared[:, None] if watched is None else watched)
 
 
 def rows_of(method: Method, outputs: Outputs) -> Tensor:

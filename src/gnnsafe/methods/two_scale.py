@@ -141,6 +141,15 @@ class TwoScale(Method):
         """z = Σ weight · (E − Ē), one number per node; E = Ē where evidence says nothing."""
         return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0) @ self.weights_
 
+    def watched(self, rows: Tensor) -> Tensor:
+        """Σ (E − Ē) without weights, then each E: a graph's weights favour what is odd in it, and δ hides it."""
+        total = (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0).sum(dim=1)
+        return torch.cat([total[:, None], rows], dim=1)
+
+    def known_watched(self) -> Tensor:
+        """Of the validation nodes, each as if it had learnt from the others alone."""
+        return self.watched(self.known_)
+
     def reasons(self, row: Tensor) -> Reasons:
         """What each E of a node adds to z, and what the graph that was seen last made of z."""
         figures = {

@@ -1,0 +1,214 @@
+"""One scored graph as an entry of a history, and what of its nodes the alarm may count."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnsafe.calibration import CalibrationCheck
+from gnnsafe.detector import Decisions, Detector
+from gnnsafe.errors import require
+from gnnsafe.graph import Graph
+from gnnsafe.hashing import content, digest, row_digests
+from gnnsafe.held_out import KnownNodes
+from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
+from gnnsafe.monitoring.alarm import Alarm
+from gnnsafe.monitoring.drift import TwoSample, stability, two_sample
+from gnnsafe.monitoring.summaries import (
+    Features,
+    Region,
+    by_class,
+    class_counts,
+    degree_summary,
+    feature_summary,
+    regions,
+)
+
+__all__ = ["FALSE_ALARM", "Entry", "Observation", "detector_digest", "observe"]
+
+FALSE_ALARM = 0.05  # the level at which nodes are flagged
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept of one scored graph, whatever its size."""
+
+    time: str
+    """UTC, ISO 8601."""
+    name: str
+    """What the graph is called, such as its path."""
+    graph: str
+    """A fingerprint of its features and edges."""
+    detector: str
+    """The detector's hash, see `detector_digest`."""
+    nodes: int
+    edges: int
+    flagged: int
+    level: float
+    """Of ID nodes at most this share is flagged."""
+    expected: tuple[float, float]
+    """Where the share flagged lies 95 times in 100 if all nodes are ID and like the calibration nodes."""
+    p_values: dict[str, list[int]]
+    """Histograms by predicted class, in twentieths of (0, 1]."""
+    classes: dict[str, int]
+    degrees: dict[str, Any]
+    stability: float
+    """Population stability index of p-values beside uniform ones."""
+    two_sample: TwoSample
+    accuracy: AccuracyEstimate | None
+    regions: tuple[Region, ...]
+    features: Features
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it but the features, as JSON has it."""
+        return {name: value for name, value in asdict(self).items() if name != "features"}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any], features: Features) -> Entry:
+        """The same again."""
+        accuracy = record["accuracy"]
+        made = {
+            "expected": tuple(record["expected"]),
+            "two_sample": TwoSample(**record["two_sample"]),
+            "accuracy": None if accuracy is None else AccuracyEstimate(**accuracy),
+            "regions": tuple(Region(**region) for region in record["regions"]),
+            "features": features,
+        }
+        return cls(**{**record, **made})
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One scored graph: what `History.append` takes. The entry is kept; the rest is counted by the alarm, and gone."""
+
+    entry: Entry
+    decisions: Decisions
+    """Of all nodes, from the same forward."""
+    calm: Alarm
+    """The alarm of this detector before any node came, for a history that does not know it yet."""
+    candidates: NDArray[np.int64]
+    """Nodes that neither taught nor calibrated the detector."""
+    digests: NDArray[np.uint32]
+    """A hash of the features of each candidate: by it a node that comes again is known."""
+
+    def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What is watched at some of the candidates, [nodes, scores]."""
+        assert self.decisions.watched is not None
+        return self.decisions.watched.double().cpu().numpy()[self.candidates[chosen]]
+
+
+def observe(
+    detector: Detector,
+    data: Graph,
+    *,
+    name: str = "",
+    false_alarm: float = FALSE_ALARM,
+    mask: Tensor | None = None,
+    time: datetime | None = None,
+    batch_size: int | None = None,
+    hops: int | None = None,
+) -> Observation:
+    """A graph scored and summarised, from one forward; `history.append` of it judges the stream.
+
+    Args:
+        detector: Fitted and calibrated.
+        data: The graph.
+        name: What to call it in the history, such as its path.
+        false_alarm: Of ID nodes at most this share is flagged.
+        mask: The nodes that came: no others are counted by the alarm. Unless told, all that neither taught nor
+            calibrated the detector; those that were counted before are never counted again.
+        time: When; now unless told.
+        batch_size: How many nodes are scored at a time; see `Detector.score`.
+        hops: With a `batch_size`, the model's receptive field; see `Detector.score`.
+
+    Returns:
+        The entry, the decisions about all nodes, and what the alarm needs.
+    """
+    decided = detector.decide(data, false_alarm=false_alarm, batch_size=batch_size, hops=hops)
+    require(len(decided) > 0, "data", "have a node", "none")
+    names, known = detector.watching()
+    candidates, digests = _candidates(detector, data, mask)
+    return Observation(
+        _entry(detector, data, decided, known, name=name, level=false_alarm, time=time),
+        decided,
+        Alarm.watching(names, known.double().numpy()),
+        candidates,
+        digests,
+    )
+
+
+def detector_digest(detector: Detector) -> str:
+    """What tells one fitted and calibrated detector from another, saved and loaded or not: 128 bits as text."""
+    hashed = xxhash.xxh3_128()
+    for text in (detector.weights_, repr(detector.method), detector.num_features_, detector.undirected):
+        hashed.update(f"{text};".encode())
+    for values in (detector.calibrated().scores, detector.watching()[1]):
+        hashed.update(content(values))
+    return hashed.hexdigest()
+
+
+def _entry(
+    detector: Detector,
+    data: Graph,
+    decided: Decisions,
+    known: Tensor,
+    *,
+    name: str,
+    level: float,
+    time: datetime | None,
+) -> Entry:
+    assert decided.watched is not None
+    histograms = by_class(decided)
+    (check,) = CalibrationCheck.of(decided.p_values, detector.calibrated(), (level,)).levels
+    flagged = decided.flags.cpu()
+    return Entry(
+        time=(time or datetime.now(timezone.utc)).astimezone(timezone.utc).isoformat(timespec="seconds"),
+        name=name,
+        graph=digest({"x": data.x, "edge_index": data.edge_index}),
+        detector=detector_digest(detector),
+        nodes=len(decided),
+        edges=int(data.edge_index.shape[1]),
+        flagged=int(flagged.sum()),
+        level=level,
+        expected=check.expected,
+        p_values=histograms,
+        classes=class_counts(decided),
+        degrees=degree_summary(data.edge_index, len(decided)),
+        stability=stability(np.sum(list(histograms.values()), axis=0)),
+        two_sample=two_sample(decided.watched[:, 0], known[:, 0]),
+        accuracy=estimated_accuracy(detector.calibrated(), decided.probabilities, decided.flags),
+        regions=tuple(regions(decided, data.edge_index)),
+        features=feature_summary(data.x),
+    )
+
+
+def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    """The nodes that may be counted, and a hash of each.
+
+    A node is known again by its features. Where most nodes share theirs with another, as where all have the same,
+    features tell nothing, and the node's number is hashed with the graph instead: then only a graph that comes again
+    as a whole is known.
+    """
+    nodes = int(data.x.shape[0])
+    rows = row_digests(data.x).numpy()
+    free = np.ones(nodes, dtype=bool) if mask is None else mask.cpu().numpy().copy()
+    used = detector.used_
+    assert used is not None  # as it is fitted
+    telling = 2 * len(np.unique(rows)) > nodes
+    for known in (used.taught, used.validated, used.calibrated):
+        if known is not None and telling:
+            free &= ~np.isin(rows, known.nodes[known.mask].numpy())
+        elif known is not None:
+            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool))).numpy()
+    if not telling:
+        graph = int(digest({"x": data.x, "edge_index": data.edge_index})[:8], 16)
+        rows = np.arange(nodes) * 0x9E3779B1 + graph
+    candidates = free.nonzero()[0]
+    return candidates, (rows[candidates] & 0xFFFFFFFF).astype(np.uint32)

@@ -1,0 +1,112 @@
+"""What one scored graph looks like, in a few numbers: classes, degrees, features, and where its flagged nodes sit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gnnsafe.detector import Decisions
+
+__all__ = ["BINS", "Features", "Region", "by_class", "class_counts", "degree_summary", "feature_summary", "regions"]
+
+BINS = 20  # of p-values
+ALL = "all"  # the class of nodes where the model has none
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
+REGIONS = 24
+ROWS = 4096  # of dense features that are summed at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Mean and standard deviation of each feature over the nodes of a graph, float32."""
+
+    mean: NDArray[np.float32]
+    deviation: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a graph: the nodes nearer to its centre than to another."""
+
+    centre: str
+    """The id of the node in its middle."""
+    nodes: int
+    flagged: int
+
+
+def class_names(decided: Decisions) -> list[str]:
+    """What each node's predicted class is called."""
+    if decided.predicted is None:
+        return [ALL] * len(decided)
+    names = decided.class_names
+    return [str(number if names is None else names[number]) for number in decided.predicted.tolist()]
+
+
+def class_counts(decided: Decisions) -> dict[str, int]:
+    """How many nodes are predicted to be of each class, in the order of their names."""
+    found, counts = np.unique(class_names(decided), return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def by_class(decided: Decisions) -> dict[str, list[int]]:
+    """How many p-values lie in each twentieth of (0, 1], for each predicted class."""
+    p, names = decided.p_values.cpu().numpy(), np.array(class_names(decided))
+    bins = np.ceil(p * BINS - 1e-9).clip(1, BINS).astype(int) - 1  # p = 0.05 is in the first
+    return {str(name): np.bincount(bins[names == name], minlength=BINS).tolist() for name in np.unique(names)}
+
+
+def degree_summary(edge_index: Tensor, nodes: int) -> dict[str, Any]:
+    """Mean and quantiles of in-degrees, and how many nodes nobody points to."""
+    degrees = torch.bincount(edge_index[1].cpu(), minlength=nodes).numpy()
+    quantiles = np.quantile(degrees, QUANTILES).tolist() if nodes else [0.0] * len(QUANTILES)
+    return {
+        "mean": float(degrees.mean()) if nodes else 0.0,
+        "quantiles": quantiles,
+        "isolated": int((degrees == 0).sum()),
+    }
+
+
+def feature_summary(x: Tensor) -> Features:
+    """Of each column, whether features are dense or sparse."""
+    rows, columns = x.shape
+    if x.layout == torch.strided:
+        parts = [x[start : start + ROWS].double().cpu() for start in range(0, rows, ROWS)]
+        total = sum((part.sum(dim=0) for part in parts), torch.zeros(columns, dtype=torch.float64)).numpy()
+        squares = sum((part.square().sum(dim=0) for part in parts), torch.zeros(columns, dtype=torch.float64)).numpy()
+    else:
+        csr = x.to_sparse_csr()
+        places, values = csr.col_indices().cpu().numpy(), csr.values().double().cpu().numpy()
+        total, squares = (np.bincount(places, weights=each, minlength=columns) for each in (values, values**2))
+    mean = total / max(rows, 1)
+    deviation = np.sqrt(np.maximum(squares / max(rows, 1) - mean**2, 0))
+    return Features(mean.astype(np.float32), deviation.astype(np.float32))
+
+
+def regions(decided: Decisions, edge_index: Tensor, *, seed: int = 0) -> list[Region]:
+    """Where flagged nodes sit: the graph in up to 24 parts, each node with the centre that is fewest edges away.
+
+    Centres are drawn at random among nodes with edges; edges are followed both ways. Nodes that no centre reaches are
+    left out.
+    """
+    nodes, ends = len(decided), edge_index.cpu().numpy()
+    linked = np.unique(ends)
+    if not len(linked):
+        return []
+    centres = np.random.default_rng(seed).permutation(linked)[:REGIONS]
+    owner = np.full(nodes, -1)
+    owner[centres] = np.arange(len(centres))
+    source, target = np.concatenate([ends, ends[::-1]], axis=1)
+    while (reached := (owner[source] >= 0) & (owner[target] < 0)).any():
+        owner[target[reached]] = owner[source[reached]]  # of two that arrive at once, the last
+    flags = decided.flags.cpu().numpy()
+    sizes = np.bincount(owner[owner >= 0], minlength=len(centres))
+    flagged = np.bincount(owner[(owner >= 0) & flags], minlength=len(centres))
+    return [
+        Region(str(decided.ids[centre]), int(size), int(many))
+        for centre, size, many in zip(centres, sizes, flagged, strict=True)
+    ]
