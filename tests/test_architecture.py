@@ -21,8 +21,8 @@ ROOMS = [
     "checks", "threads", "sparse", "attention", "tiles", "edges", "graph", "prepared", "scaling", "regions", "hetero",
     "scores", "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs",
     "held_out", "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets",
-    "bench", "report", "explanation", "diagnosis", "saving", "detector", "fitting", "monitoring",
-    "__init__", "cli", "__main__",
+    "bench", "report", "explanation", "diagnosis", "saving", "detector", "fitting", "monitoring", "evolving",
+    "service", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "diagnose": "which score suits which trouble on your graph: gnnsafe diagnose detector/ graph/",
     "check": "whether stated false-alarm rates hold on a graph: gnnsafe check detector/ graph/",
     "inspect": "what is in the folder of a detector: gnnsafe inspect detector/",
+    "serve": "detectors over HTTP, with a page: gnnsafe serve detector/ --graph graph/",
     "bench": "every method on every data set and shift over several seeds, resumable; then their order",
     "report": "the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
 }

@@ -50,7 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: 0.05)",
     )  # fmt: skip
     for name, (text, usual) in LIMITS.items():
-        parser.add_argument(f"--max-{name}", metavar="N", type=positive, default=usual, help=f"{text} (default: {usual})")
+        parser.add_argument(
+            f"--max-{name}", metavar="N", type=positive, default=usual, help=f"{text} (default: {usual})"
+        )
     add_graph_options(parser)
     parser.set_defaults(command=_serve)
 

@@ -36,7 +36,9 @@ class PartDetector:
         require(one, "detector", "be for one type of nodes where a graph is kept", repr(detector.node_type))
         known = of_ours(detector.method) and (detector.classifier is None or detector.classifier.as_made)
         whole = "score graphs as a whole with it, by POST /v1/score or gnnsafe score"
-        require(known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole)
+        require(
+            known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
+        )
         self.reach = sum(self._detector._reach(self._detector.method.reach(), None))
         self.undirected, self.class_names = detector.undirected, detector.class_names_
         self.num_features, self.calibration = detector.num_features_, detector.calibrated()

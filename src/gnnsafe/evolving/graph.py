@@ -214,6 +214,25 @@ class EvolvingGraph:
 
         return Graph(x=torch.from_numpy(self.x[nodes]), edge_index=torch.from_numpy(edge_index))
 
+    def near(self, node: int, count: int) -> list[int]:
+        """At most so many nodes around one, the nearest first, whichever way edges point."""
+        found, seen = [node], {node}
+        for one in found:  # which grows meanwhile
+            for other in (*self._into.row(one).tolist(), *self._out_of.row(one).tolist()):
+                if len(found) >= count:
+                    return found
+                if other not in seen:
+                    seen.add(other)
+                    found.append(other)
+        return found
+
+    def among(self, nodes: Any) -> list[tuple[int, int]]:
+        """The edges among these nodes, each once, by the places of their ends among `nodes`; no loops."""
+        place = {number: at for at, number in enumerate(nodes.tolist())}
+        sources, owners = self._into.of(nodes)
+        pairs = zip(sources.tolist(), owners.tolist(), strict=True)
+        return list(dict.fromkeys((place[a], b) for a, b in pairs if a in place and place[a] != b))
+
     def names(self, nodes: Any) -> Sequence[Any]:
         """What the user calls these nodes."""
         return [self.ids[number] for number in nodes.tolist()]

@@ -114,10 +114,14 @@ class Columns:
             page = first(self._keys(query, nodes), query.offset + query.limit)[query.offset :]
             return len(nodes), self._rows(nodes[page].tolist())
 
-    def p_values(self, numbers: Sequence[int]) -> list[float]:
-        """Of these nodes."""
+    def rows(self, numbers: Sequence[int]) -> list[Row]:
+        """What was decided about these nodes, those that are there."""
         with self._lock:
-            return [float(one) for one in self._p_values[list(numbers)]]
+            return self._rows([number for number in numbers if self._there[number]])
+
+    def most_unusual(self, count: int) -> list[Row]:
+        """The nodes with the highest scores."""
+        return self.listed(Query(limit=count))[1]
 
     def summary(self) -> Summary:
         """All nodes at a glance; counted once for each change."""
@@ -129,14 +133,12 @@ class Columns:
     def _counted(self) -> Summary:
         there, flags = self._there, self._flags & self._there
         counts = np.bincount(np.minimum((self._p_values[there] * BINS).astype(int), BINS - 1), minlength=BINS)
-        return Summary(
-            int(there.sum()), int(flags.sum()), tuple(counts.tolist()), self._mix(there), self._mix(flags)
-        )
+        return Summary(int(there.sum()), int(flags.sum()), tuple(counts.tolist()), self._mix(there), self._mix(flags))
 
     def _mix(self, mask: Any) -> dict[str, int]:
         classes = self._predicted[mask]
         counts = np.bincount(classes[classes >= 0])
-        return {str(self._class(label)): int(counts[label]) for label in np.flatnonzero(counts)}
+        return {str(self._class(label)): int(counts[label]) for label in np.flatnonzero(counts).tolist()}
 
     def _chosen(self, query: Query) -> Any:
         chosen = self._there

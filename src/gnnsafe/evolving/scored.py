@@ -136,7 +136,11 @@ class ScoredGraph:
             around = self.graph.heard(np.array([number]), EGO, everyone)  # whose scores are drawn
             part = self.graph.part(around, self.reach, everyone)
             assert part is not None  # as it may be all of the graph
-            names, place, detector = self.graph.names(part.kept), int(np.searchsorted(part.kept, number)), self._detector
+            names, place, detector = (
+                self.graph.names(part.kept),
+                int(np.searchsorted(part.kept, number)),
+                self._detector,
+            )
         return detector.explain(part.data, part.out_degrees, names, place)
 
     def data(self) -> Data:

@@ -36,7 +36,9 @@ def decisions_answer(decisions: Decisions, *, arrow: bool, rows: int | None = No
 
 def _columns(decisions: Decisions) -> dict[str, Any]:
     columns = decisions.columns()
-    return {name: values.tolist() if isinstance(values, np.ndarray) else list(values) for name, values in columns.items()}
+    return {
+        name: values.tolist() if isinstance(values, np.ndarray) else list(values) for name, values in columns.items()
+    }
 
 
 def _stream(table: Any) -> bytes:
@@ -51,5 +53,3 @@ def _stream(table: Any) -> bytes:
 def picture(why: Explanation) -> bytes:
     """The nodes around a node, coloured by score, as SVG."""
     return drawn(specification(why.chart()))[".svg"]()
-
-

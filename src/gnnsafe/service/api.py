@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter, Query as Parameter, Request
+from fastapi import APIRouter, Request
+from fastapi import Query as Parameter
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
@@ -12,7 +13,7 @@ from gnnsafe.errors import require
 from gnnsafe.evolving import Query, Row
 from gnnsafe.service.answers import ARROW, decisions_answer, picture
 from gnnsafe.service.limits import body, body_stream
-from gnnsafe.service.refusal import Refusal, as_json, documented
+from gnnsafe.service.refusal import RefusedError, as_json, documented
 from gnnsafe.service.state import Service
 from gnnsafe.service.tensors import parsed
 from gnnsafe.service.uploads import MULTIPART, graph_of_json, graph_of_tables, received
@@ -83,7 +84,7 @@ def graph_router(service: Service) -> APIRouter:
     ) -> Response:
         found = service.models[model]
         require(false_alarm is None or fdr is None, "fdr", "be left out where false_alarm is given", fdr)
-        level = {"fdr": fdr} if fdr else {"false_alarm": false_alarm or service.false_alarm}
+        level = None if fdr else false_alarm or service.false_alarm
         arrow = ARROW in request.headers.get("accept", "")
         if request.headers.get("content-type", "").startswith(MULTIPART):
             tables = await received(request, body_stream(request, limits))
@@ -91,13 +92,13 @@ def graph_router(service: Service) -> APIRouter:
             def work() -> Response:
                 with tables as folder:
                     data = graph_of_tables(folder, limits, undirected=found.detector.undirected)
-                return decisions_answer(service.decide(found, data, **level), arrow=arrow)
+                return decisions_answer(service.decide(found, data, false_alarm=level, fdr=fdr), arrow=arrow)
         else:
             content = await body(request, limits, JSON, MULTIPART)
 
             def work() -> Response:
                 data = graph_of_json(parsed(content), limits)
-                return decisions_answer(service.decide(found, data, **level), arrow=arrow)
+                return decisions_answer(service.decide(found, data, false_alarm=level, fdr=fdr), arrow=arrow)
 
         return await service.pool.run(work)
 
@@ -121,7 +122,9 @@ def graph_router(service: Service) -> APIRouter:
 
         return await service.pool.run(work)
 
-    @router.post("/graph/rescore", summary="Score all of the kept graph again, with new weights", responses=documented())
+    @router.post(
+        "/graph/rescore", summary="Score all of the kept graph again, with new weights", responses=documented()
+    )
     async def rescore() -> Response:
         kept = service.graph()
 
@@ -168,7 +171,7 @@ def graph_router(service: Service) -> APIRouter:
 
 
 def node_row(service: Service, name: str) -> Row:
-    """What was decided about a node of the kept graph; a `Refusal` where it is not there."""
+    """What was decided about a node of the kept graph; a `RefusedError` where it is not there."""
     kept = service.graph()
     number = kept.graph.number(name)
     row = None if number is None else kept.columns.row(number)
@@ -177,8 +180,8 @@ def node_row(service: Service, name: str) -> Row:
     return row
 
 
-def _no_node(name: str) -> Refusal:
-    return Refusal(404, f"'id' must be a node of the kept graph (got {name[:80]!r})")
+def _no_node(name: str) -> RefusedError:
+    return RefusedError(404, f"'id' must be a node of the kept graph (got {name[:80]!r})")
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -35,7 +35,12 @@ REQUEST = {
                 "required": ["name", "shape", "datatype", "data"],
                 "properties": {
                     "name": {"type": "string", "enum": ["x", "logits", "edge_index"]},
-                    "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}, "maxItems": 2, "minItems": 2},
+                    "shape": {
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 0},
+                        "maxItems": 2,
+                        "minItems": 2,
+                    },
                     "datatype": {"type": "string", "enum": ["FP32", "FP64", "INT64", "INT32"]},
                     "data": {"type": "array"},
                 },

@@ -11,7 +11,7 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from gnnsafe.errors import require_whole
-from gnnsafe.service.refusal import Refusal
+from gnnsafe.service.refusal import RefusedError
 
 __all__ = ["Limits", "Pool", "body", "body_stream"]
 
@@ -39,10 +39,12 @@ class Limits:
             require_whole(field.name, getattr(self, field.name), 0 if field.name == "waiting" else 1)
 
     def check_graph(self, nodes: int, edges: int) -> None:
-        """Raise a `Refusal` where a graph is too large."""
+        """Raise a `RefusedError` where a graph is too large."""
         for name, count, most in (("nodes", nodes, self.nodes), ("edges", edges, self.edges)):
             if count > most:
-                raise Refusal(413, f"'{name}' must be at most {most:,} (got {count:,}); score it with gnnsafe score")
+                raise RefusedError(
+                    413, f"'{name}' must be at most {most:,} (got {count:,}); score it with gnnsafe score"
+                )
 
 
 class Pool:
@@ -54,12 +56,12 @@ class Pool:
         self.pending = 0
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """What `work` returns; a `Refusal` with 429 where too many wait, with 504 where it takes too long.
+        """What `work` returns; a `RefusedError` with 429 where too many wait, with 504 where it takes too long.
 
         What has begun goes on to its end even then, and counts until it has ended.
         """
         if self.pending >= self._most:
-            raise Refusal(429, f"{self.pending} requests are being worked on or wait; come back in a second")
+            raise RefusedError(429, f"{self.pending} requests are being worked on or wait; come back in a second")
         self.pending += 1
         future = self._executor.submit(work)
         waiting = asyncio.wrap_future(future)
@@ -67,7 +69,7 @@ class Pool:
         done, _ = await asyncio.wait([waiting], timeout=self._seconds)
         if not done:
             future.cancel()  # where it has not begun
-            raise Refusal(504, f"the answer took longer than {self._seconds} s; ask about less at a time")
+            raise RefusedError(504, f"the answer took longer than {self._seconds} s; ask about less at a time")
         return waiting.result()
 
     def _ended(self, future: asyncio.Future[Result]) -> None:
@@ -83,7 +85,7 @@ class Pool:
 async def body_stream(request: Request, limits: Limits) -> AsyncIterator[bytes]:
     """The request's body, piece by piece, at most so many bytes and in at most so many seconds."""
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal(415, "'Content-Encoding' must be left out: send the body as it is")
+        raise RefusedError(415, "'Content-Encoding' must be left out: send the body as it is")
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limits.body:
         raise _too_large(limits)
@@ -94,9 +96,9 @@ async def body_stream(request: Request, limits: Limits) -> AsyncIterator[bytes]:
             async with asyncio.timeout_at(end):
                 piece = await anext(pieces, None)
         except TimeoutError as error:
-            raise Refusal(408, f"the body took longer than {limits.seconds} s to arrive") from error
+            raise RefusedError(408, f"the body took longer than {limits.seconds} s to arrive") from error
         except ClientDisconnect as error:
-            raise Refusal(400, "the client went away before its request had arrived") from error
+            raise RefusedError(400, "the client went away before its request had arrived") from error
         if piece is None:
             return
         received += len(piece)
@@ -109,11 +111,9 @@ async def body(request: Request, limits: Limits, *kinds: str) -> bytes:
     """The request's body whole, once its content type is one of these."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in kinds:
-        raise Refusal(415, f"'Content-Type' must be {' or '.join(kinds)} (got {kind!r})")
+        raise RefusedError(415, f"'Content-Type' must be {' or '.join(kinds)} (got {kind!r})")
     return b"".join([piece async for piece in body_stream(request, limits)])
 
 
-def _too_large(limits: Limits) -> Refusal:
-    return Refusal(413, f"the body must be at most {limits.body:,} bytes; send less at a time, or as Parquet")
-
-
+def _too_large(limits: Limits) -> RefusedError:
+    return RefusedError(413, f"the body must be at most {limits.body:,} bytes; send less at a time, or as Parquet")

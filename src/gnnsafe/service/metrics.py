@@ -27,17 +27,21 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        made = {"registry": self.registry}
+        made = self.registry
         labels = ["method", "path", "status"]
-        self._requests = Counter("gnnsafe_requests", "Requests by route and status", labels, **made)
+        self._requests = Counter("gnnsafe_requests", "Requests by route and status", labels, registry=made)
         self._seconds = Histogram(
-            "gnnsafe_request_seconds", "Time to the end of the answer", ["method", "path"], buckets=LATENCY, **made
+            "gnnsafe_request_seconds",
+            "Time to the end of the answer",
+            ["method", "path"],
+            buckets=LATENCY,
+            registry=made,
         )
-        self._scored = Counter("gnnsafe_nodes_scored", "Nodes scored on request", ["model"], **made)
-        self._flagged = Counter("gnnsafe_nodes_flagged", "Nodes flagged on request", ["model"], **made)
+        self._scored = Counter("gnnsafe_nodes_scored", "Nodes scored on request", ["model"], registry=made)
+        self._flagged = Counter("gnnsafe_nodes_flagged", "Nodes flagged on request", ["model"], registry=made)
         self._p_values = Histogram(
             "gnnsafe_p_value", "p-values of nodes scored on request; of ID nodes uniform", ["model"], buckets=P_VALUES,
-            **made,
+            registry=made,
         )  # fmt: skip
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:

@@ -49,11 +49,11 @@ class Model:
         with locked(folder):
             return cls.of(name, load(folder, device=device), folder)
 
-    def decide(self, data: Data, **level: float | None) -> Decisions:
+    def decide(self, data: Data, *, false_alarm: float | None, fdr: float | None = None) -> Decisions:
         """All about every node of a graph; by a copy, so that requests leave no trace on each other."""
-        return copy.copy(self.detector).decide(data, **level)  # type: ignore[arg-type]
+        return copy.copy(self.detector).decide(data, false_alarm=false_alarm, fdr=fdr)
 
-    def decide_logits(self, logits: torch.Tensor, edge_index: torch.Tensor, **level: float | None) -> Decisions:
+    def decide_logits(self, logits: torch.Tensor, edge_index: torch.Tensor, *, false_alarm: float) -> Decisions:
         """The same from logits that no model here has given, for a method that reads nothing else."""
         detector = self.detector
         outputs = logits_outputs(logits, edge_index, method=detector.method)
@@ -65,7 +65,7 @@ class Model:
         predicted = logits.argmax(dim=1)
         calibration = detector.calibrated()
         p = calibration.p_values(scored.compared, None if calibration.classes is None else predicted)
-        flags = calibration.decisions(p, **level)  # type: ignore[arg-type]
+        flags = calibration.decisions(p, false_alarm=false_alarm)
         probabilities = torch.softmax(logits.double(), dim=1).amax(dim=1).float()
         return Decisions(range(len(logits)), scored.scores, p, flags, predicted, probabilities, names)
 

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gnnsafe.display import shown
-from gnnsafe.errors import GnnsafeError, InputError, NotFittedError, UnknownNameError
+from gnnsafe.errors import GnnsafeError, UnknownNameError
 
-__all__ = ["ErrorBody", "Refusal", "add_handlers", "as_json", "documented", "refused"]
+__all__ = ["ErrorBody", "RefusedError", "add_handlers", "as_json", "documented", "refused"]
 
 LONGEST = 600  # letters of a sentence: what it quotes may be long
 WORDS = {
@@ -42,7 +42,7 @@ class ErrorBody(BaseModel):
     error: str = Field(description="One sentence.")
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """A request that is refused: its status, and a sentence."""
 
     def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
@@ -74,7 +74,7 @@ def add_handlers(app: FastAPI, log: logging.Logger) -> None:
     """Every way in which a request can fail has its answer."""
 
     async def on_refusal(_: Request, error: Exception) -> Response:
-        assert isinstance(error, Refusal)
+        assert isinstance(error, RefusedError)
         return refused(error.status, error.sentence, error.headers)
 
     async def on_input(_: Request, error: Exception) -> Response:
@@ -101,8 +101,8 @@ def add_handlers(app: FastAPI, log: logging.Logger) -> None:
         return refused(500, f"an error of the service, which its log has as {number}")
 
     handlers = {
-        Refusal: on_refusal, InputError: on_input, NotFittedError: on_input, GnnsafeError: on_input, OSError: on_disk,
-        RequestValidationError: on_validation, HTTPException: on_http, Exception: on_any,
+        RefusedError: on_refusal, GnnsafeError: on_input, OSError: on_disk, HTTPException: on_http, Exception: on_any,
+        RequestValidationError: on_validation,
     }  # fmt: skip
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import time
@@ -17,7 +18,7 @@ from gnnsafe.monitoring import History, Judged, detector_digest, observe
 from gnnsafe.service.limits import Limits, Pool
 from gnnsafe.service.metrics import Metrics, State
 from gnnsafe.service.models import Model, Models
-from gnnsafe.service.refusal import Refusal
+from gnnsafe.service.refusal import RefusedError
 
 __all__ = ["FALSE_ALARM", "Service"]
 
@@ -43,9 +44,7 @@ class Service:
         alpha: float = 0.01,
     ) -> None:
         self.limits, self.false_alarm, self.alpha = limits or Limits(), false_alarm, alpha
-        named = {
-            name: one if isinstance(one, Model) else Model.of(name, one) for name, one in detectors.items()
-        }
+        named = {name: one if isinstance(one, Model) else Model.of(name, one) for name, one in detectors.items()}
         self.models, self.pool, self.metrics = Models(named), Pool(self.limits), Metrics()
         self.history, self.draining, self.started_at = history, False, time.time()
         self._wrong: dict[str, str] = {}
@@ -54,7 +53,7 @@ class Service:
         self.kept = None
         if graph is not None:
             self.kept = ScoredGraph(self.models[None].detector, graph, false_alarm=false_alarm, journal=journal)
-        self.metrics.registry.register(State(self))  # type: ignore[arg-type]
+        self.metrics.registry.register(State(self))
         self._read_history()
         self.observe_kept()
 
@@ -67,16 +66,23 @@ class Service:
         """What is wrong, by what it is about; nothing where the service is ready."""
         return {**self._wrong, **({"stopping": "the service is about to stop"} if self.draining else {})}
 
-    def decide(self, model: Model, data: Data, *, name: str = "request", **level: float | None) -> Decisions:
+    def decide(
+        self,
+        model: Model,
+        data: Data,
+        *,
+        false_alarm: float | None = None,
+        fdr: float | None = None,
+        name: str = "request",
+    ) -> Decisions:
         """All about every node of a graph, which goes into the history where there is one."""
         self.limits.check_graph(data.x.shape[0], data.edge_index.shape[1])
-        alarming = level.get("fdr") is None and self.history is not None
-        if alarming and model.name == self.models.first:
-            observed = observe(model.detector, data, name=name, false_alarm=level["false_alarm"])
+        if self.history is not None and false_alarm is not None and model.name == self.models.first:
+            observed = observe(copy.copy(model.detector), data, name=name, false_alarm=false_alarm)
             self._append(observed)
             decisions: Decisions = observed.decisions
         else:
-            decisions = model.decide(data, **level)
+            decisions = model.decide(data, false_alarm=false_alarm, fdr=fdr)
         self.metrics.decided(model.name, decisions)
         return decisions
 
@@ -120,15 +126,17 @@ class Service:
             if last and (version == self.kept.version or time.monotonic() - last < OBSERVED):
                 return
             self._observed = self.kept.version, time.monotonic()
-            observed = observe(self.models[None].detector, self.kept.data(), name="kept graph", false_alarm=self.false_alarm)
+            observed = observe(
+                copy.copy(self.models[None].detector), self.kept.data(), name="kept graph", false_alarm=self.false_alarm
+            )
             self._append(observed)
         finally:
             self._observing.release()
 
     def graph(self) -> ScoredGraph:
-        """The kept graph; a `Refusal` where there is none."""
+        """The kept graph; a `RefusedError` where there is none."""
         if self.kept is None:
-            raise Refusal(404, "no graph is kept; start the service with --graph")
+            raise RefusedError(404, "no graph is kept; start the service with --graph")
         return self.kept
 
     def _append(self, observed: Any) -> None:

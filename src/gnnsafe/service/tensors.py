@@ -104,7 +104,9 @@ def _tensor(place: int, given: Any, binary: memoryview) -> tuple[str, Any, memor
     if size is None:
         return name, _numbers(where, given.get("data"), kind, shape), binary
     needed = count * kind.itemsize
-    require(type(size) is int and size == needed, f"{where}.parameters.binary_data_size", f"be {needed}", repr(size)[:40])
+    require(
+        type(size) is int and size == needed, f"{where}.parameters.binary_data_size", f"be {needed}", repr(size)[:40]
+    )
     require(len(binary) >= needed, where, f"have {needed} bytes after the JSON", len(binary))
     return name, np.frombuffer(binary[:needed], kind).reshape(shape), binary[needed:]
 
@@ -114,7 +116,7 @@ def _numbers(where: str, data: Any, kind: Any, shape: Sequence[int]) -> Any:
     try:
         values = np.asarray(data)
         numeric = values.dtype.kind in ("bi" if kind.kind in "biu" else "bif") or values.size == 0
-        require(numeric, f"{where}.data", f"be numbers as its datatype has them, all rows as long", str(values.dtype))
+        require(numeric, f"{where}.data", "be numbers as its datatype has them, all rows as long", str(values.dtype))
         with np.errstate(over="raise", invalid="raise"):
             return values.astype(kind).reshape(shape)
     except InputError:
@@ -126,12 +128,14 @@ def _numbers(where: str, data: Any, kind: Any, shape: Sequence[int]) -> Any:
 def _parameters(record: Mapping[str, Any]) -> Mapping[str, Any]:
     given = record.get("parameters") or {}
     require(isinstance(given, Mapping), "parameters", "be an object", type(given).__name__)
-    return given  # type: ignore[no-any-return]
+    return given
 
 
 def _outputs(record: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     given = record.get("outputs") or []
-    usable = isinstance(given, list) and all(isinstance(one, Mapping) and isinstance(one.get("name"), str) for one in given)
+    usable = isinstance(given, list) and all(
+        isinstance(one, Mapping) and isinstance(one.get("name"), str) for one in given
+    )
     require(usable, "outputs", "be a list of objects with a name", type(given).__name__)
     return {one["name"]: _parameters(one) for one in given}
 

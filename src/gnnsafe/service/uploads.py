@@ -18,7 +18,7 @@ from gnnsafe.datasets import read_graph
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Data
 from gnnsafe.service.limits import Limits
-from gnnsafe.service.refusal import Refusal
+from gnnsafe.service.refusal import RefusedError
 
 __all__ = ["MULTIPART", "graph_of_json", "graph_of_tables", "received"]
 
@@ -76,10 +76,12 @@ async def received(request: Request, pieces: AsyncIterator[bytes]) -> AbstractCo
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError) as error:  # also where the boundary is missing
         reason = getattr(error, "message", None) or "no boundary"
-        raise Refusal(400, f"the form must have two files, nodes and edges ({reason})") from error
+        raise RefusedError(400, f"the form must have two files, nodes and edges ({reason})") from error
     files: dict[str, Any] = {name: value for name, value in form.items() if hasattr(value, "read")}
     if set(files) != set(TABLES):
-        raise Refusal(400, f"the form must have two files, nodes and edges (got {', '.join(files)[:80] or 'none'})")
+        raise RefusedError(
+            400, f"the form must have two files, nodes and edges (got {', '.join(files)[:80] or 'none'})"
+        )
     contents = {name: await files[name].read() for name in TABLES}
     await form.close()
     return _folder(contents)
@@ -115,7 +117,9 @@ def _check_rows(file: Path, table: str, most: int) -> None:
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"'{table}' must be a Parquet file that is whole ({str(error)[:80]})") from error
     if rows > most:
-        raise Refusal(413, f"'{table}' must have at most {most:,} rows (got {rows:,}); score it with gnnsafe score")
+        raise RefusedError(
+            413, f"'{table}' must have at most {most:,} rows (got {rows:,}); score it with gnnsafe score"
+        )
 
 
 def _as_parquet(file: Path) -> None:
