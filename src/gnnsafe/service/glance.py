@@ -11,7 +11,7 @@ import torch
 from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.detector import Decisions
 from gnnsafe.evolving import Summary
-from gnnsafe.service.charts import Line, bars, lines, node_map, stacked
+from gnnsafe.service.charts import Dot, Line, bars, lines, node_map, stacked
 from gnnsafe.service.models import Model
 from gnnsafe.service.sampling import MapOf
 from gnnsafe.service.state import Service
@@ -92,6 +92,7 @@ def _over_time(service: Service) -> list[Any]:
     if not judged:
         return []
     labels = [f"{_when(one.entry.time)} {one.entry.name}" for one in judged]
+    ends = [_when(one.entry.time) for one in judged]
     shares = [100 * one.entry.flagged / one.entry.nodes for one in judged]
     bands = [(100 * low, 100 * high) for low, high in (one.entry.expected for one in judged)]
     beyond = sum(share > high for share, (_, high) in zip(shares, bands, strict=True))
@@ -99,16 +100,15 @@ def _over_time(service: Service) -> list[Any]:
     values = [one.log_value / math.log(10) for one in judged]
     return [
         ("Share flagged, with the band that is expected of ID nodes", lines(
-            Line(shares, labels, bands, unit=" %"), title="Share of nodes flagged over time",
+            Line(shares, labels, bands, unit=" %"), ends, title="Share of nodes flagged over time",
             words=f"Last {shares[-1]:.1f} percent; {beyond} of {len(shares)} times above the expected band.",
         )),
-        ("Martingale (log10), and where the alarm is raised", lines(
-            Line(values, labels, limit=limit, limit_label=f"alarm: {1 / service.alpha:.0f}"),
-            title="Logarithm of the martingale over time",
+        ("Martingale (log10); the alarm is raised at the dashed line", lines(
+            Line(values, labels, limit=limit), ends, title="Logarithm of the martingale over time",
             words=f"Last {values[-1]:.2f}; the alarm is raised at {limit:.2f}.",
         )),
         ("Classes that the model predicts", stacked(
-            [one.entry.classes for one in judged], labels, title="Share of predicted classes over time",
+            [one.entry.classes for one in judged], labels, ends, title="Share of predicted classes over time",
             words="Last: " + ", ".join(f"{name} {count:,}" for name, count in judged[-1].entry.classes.items()),
         )),
     ]  # fmt: skip
@@ -122,11 +122,11 @@ def _map(service: Service, kept_map: MapOf) -> dict[str, Any]:
     found = [row for row in rows if row is not None]
     edges = [(where[a], where[b]) for a, b in sample.edges if a in where and b in where]
     flagged = sum(row.flag for row in found)
-    drawing = node_map(
-        [sample.places[place] for place in there], edges, [row.p_value for row in found],
-        [str(row.id) for row in found], [row.flag for row in found], title="Map of a sample of the graph",
-        words=f"{len(found)} nodes, {flagged} of them flagged; the rarer a node's p-value, the warmer its colour.",
-    )  # fmt: skip
+    dots = [
+        Dot(*sample.places[place], str(row.id), row.p_value, row.flag) for place, row in zip(there, found, strict=True)
+    ]
+    words = f"{len(found)} nodes, {flagged} of them flagged; the rarer a node's p-value, the warmer its colour."
+    drawing = node_map(dots, edges, title="Map of a sample of the graph", words=words)
     return {"drawing": drawing, "nodes": len(found), "flagged": flagged}
 
 

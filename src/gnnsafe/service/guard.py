@@ -20,6 +20,7 @@ from gnnsafe.service.refusal import refused
 __all__ = ["COOKIE", "Guard", "Keys"]
 
 COOKIE = "gnnsafe_page"
+UNANSWERED = 499  # a client that went away before an answer
 OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/login", "/static/")  # without a token
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
@@ -70,7 +71,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, told = time.perf_counter(), {"status": 499}  # a client that went away before an answer
+        begun, told = time.perf_counter(), {"status": UNANSWERED}
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -83,6 +84,13 @@ class Guard:
         try:
             refusal = self._refusal(scope["path"], Headers(scope=scope))
             await (self._app if refusal is None else refusal)(scope, receive, answer)
+        except Exception as error:
+            number = secrets.token_hex(4)
+            log.error("failure", extra={"number": number}, exc_info=error)
+            if told["status"] != UNANSWERED:
+                raise  # half of an answer is out: the connection ends
+            sorry = refused(500, f"an error of the service, which its log has as {number}")
+            await sorry(scope, receive, answer)
         finally:
             self._tell(scope, int(told["status"]), time.perf_counter() - begun)
 

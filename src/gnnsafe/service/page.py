@@ -153,7 +153,7 @@ def _query(values: dict[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     """A number in few letters."""
-    return "–" if value is None else f"{value:.3g}" if isinstance(value, float) else f"{value:,}"
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _alt(why: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 from typing import Any
 
 from fastapi import FastAPI
@@ -71,7 +70,7 @@ def refused(status: int, sentence: str, headers: dict[str, str] | None = None) -
 
 
 def add_handlers(app: FastAPI, log: logging.Logger) -> None:
-    """Every way in which a request can fail has its answer."""
+    """Every way in which a request can fail has its answer; for what nobody thought of, the guard has one."""
 
     async def on_refusal(_: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)
@@ -95,13 +94,8 @@ def add_handlers(app: FastAPI, log: logging.Logger) -> None:
         log.error("disk", extra={"reason": f"{error.strerror}: {error.filename}"})
         return refused(503, f"the service cannot write: {error.strerror}; nothing of the request was done")
 
-    async def on_any(_: Request, error: Exception) -> Response:
-        number = secrets.token_hex(4)
-        log.error("failure", extra={"number": number}, exc_info=error)
-        return refused(500, f"an error of the service, which its log has as {number}")
-
     handlers = {
-        RefusedError: on_refusal, GnnsafeError: on_input, OSError: on_disk, HTTPException: on_http, Exception: on_any,
+        RefusedError: on_refusal, GnnsafeError: on_input, OSError: on_disk, HTTPException: on_http,
         RequestValidationError: on_validation,
     }  # fmt: skip
     for kind, handler in handlers.items():
