@@ -51,11 +51,20 @@ def _outside_world(tmp_path_factory: pytest.TempPathFactory):
         patch.delenv("GNNSAFE_DATA")
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
-    def refuse(*_: object) -> None:
-        raise OSError("tests do not reach the network")
+    def only_here(reach: Callable[..., Any], place: int) -> Callable[..., Any]:
+        """A service that a test has started is on this machine; nothing else is reached."""
 
-    patch.setattr(socket.socket, "connect", refuse)
-    patch.setattr(socket, "getaddrinfo", refuse)
+        def reached(*arguments: Any, **options: Any) -> Any:
+            address = arguments[place]
+            host = address[0] if isinstance(address, tuple) else address
+            if host not in ("127.0.0.1", b"127.0.0.1", "::1", "localhost"):
+                raise OSError("tests do not reach the network")
+            return reach(*arguments, **options)
+
+        return reached
+
+    patch.setattr(socket.socket, "connect", only_here(socket.socket.connect, 1))
+    patch.setattr(socket, "getaddrinfo", only_here(socket.getaddrinfo, 0))
     yield
     patch.undo()
 

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from gnnsafe import __version__
 from gnnsafe.service.api import graph_router
 from gnnsafe.service.guard import Guard, Keys
 from gnnsafe.service.inference import inference_router
+from gnnsafe.service.limits import VERSION
 from gnnsafe.service.metrics import CONTENT_TYPE
 from gnnsafe.service.page import page_router
 from gnnsafe.service.refusal import add_handlers, as_json, documented
@@ -50,7 +50,7 @@ def create_app(service: Service, *, token: str | None = None, hosts: tuple[str, 
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
-        title="gnnsafe", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
+        title="gnnsafe", version=VERSION, docs_url=None, redoc_url=None, lifespan=lifespan,
         summary="Which nodes of a graph lie outside what its classifier was trained on",
     )  # fmt: skip
     keys = Keys(token)

@@ -9,9 +9,8 @@ import torch
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from gnnsafe import __version__
 from gnnsafe.errors import require
-from gnnsafe.service.limits import body
+from gnnsafe.service.limits import VERSION, body
 from gnnsafe.service.models import Model, columns
 from gnnsafe.service.refusal import as_json, documented
 from gnnsafe.service.state import Service
@@ -56,7 +55,7 @@ def inference_router(service: Service) -> APIRouter:
 
     @router.get("", summary="The server", responses=documented())
     async def server() -> Response:
-        return as_json({"name": "gnnsafe", "version": __version__, "extensions": ["binary_tensor_data"]})
+        return as_json({"name": "gnnsafe", "version": VERSION, "extensions": ["binary_tensor_data"]})
 
     @router.get("/health/live", summary="Whether the process is there", responses=documented())
     async def live() -> Response:

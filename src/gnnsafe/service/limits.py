@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from importlib.metadata import version
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -13,8 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from gnnsafe.errors import require_whole
 from gnnsafe.service.refusal import RefusedError
 
-__all__ = ["Limits", "Pool", "body", "body_stream"]
+__all__ = ["VERSION", "Limits", "Pool", "body", "body_stream"]
 
+VERSION = version("gnnsafe")
 Result = TypeVar("Result")
 
 

@@ -11,13 +11,12 @@ from fastapi import Query as Parameter
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import FileResponse, RedirectResponse, Response
 
-from gnnsafe import __version__
 from gnnsafe.display import shown
 from gnnsafe.evolving import Query
 from gnnsafe.service.api import node_row
 from gnnsafe.service.glance import overview, uploaded
 from gnnsafe.service.guard import COOKIE, Keys
-from gnnsafe.service.limits import body, body_stream
+from gnnsafe.service.limits import VERSION, body, body_stream
 from gnnsafe.service.refusal import RefusedError
 from gnnsafe.service.sampling import MapOf
 from gnnsafe.service.state import Service
@@ -39,7 +38,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     made.filters.update(shown=shown, at=lambda name: quote(str(name), safe=""), short=_short)
-    made.globals.update(version=__version__)
+    made.globals.update(version=VERSION)
     return made
 
 
