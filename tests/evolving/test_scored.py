@@ -160,6 +160,14 @@ def test_ids_are_texts_or_numbers_and_loops_and_lonely_nodes_are_nodes(trained):
     assert kept.columns.listed(Query(search="7", limit=1000))[0] == sum("7" in one for one in data.node_id)
 
 
+def test_a_lonely_node_that_goes_and_no_change_at_all_touch_nobody(trained, tmp_path):
+    kept = ScoredGraph(detector(trained), chain(), journal=tmp_path / "journal")
+    for record in ({"remove_nodes": [49]}, {}):
+        change = kept.change(Changes.of(record, 6))
+        assert (len(change.decisions), change.whole) == (0, False)
+    assert (kept.columns.summary().nodes, kept.version) == (399, 2)
+
+
 def test_explanations_agree_with_the_scores_and_name_the_users_ids(trained):
     one, data = detector(trained), chain()
     data.node_id = [f"n{number}" for number in range(400)]

@@ -6,9 +6,11 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gnnsafe.batches import Answers
+from gnnsafe.borrowed import borrowed
 from gnnsafe.calibration.p_values import false_alarms
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
@@ -34,7 +36,7 @@ class PartDetector:
         self._detector = copy.copy(detector)
         one = detector.node_type is None
         require(one, "detector", "be for one type of nodes where a graph is kept", repr(detector.node_type))
-        known = of_ours(detector.method) and (detector.classifier is None or detector.classifier.as_made)
+        known = of_ours(detector.method) and _as_made(detector)
         whole = "score graphs as a whole with it, by POST /v1/score or gnnsafe score"
         require(
             known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
@@ -58,6 +60,11 @@ class PartDetector:
         flags = false_alarms(p, false_alarm)
         return Decisions(ids, answers.scores, p, flags, answers.predicted, answers.probabilities, self.class_names)
 
+    def nothing(self) -> Decisions:
+        """What is said about no node."""
+        none = torch.empty(0)
+        return Decisions([], none, none.double(), none.bool(), None, None, self.class_names)
+
     def explain(self, data: Data, out_degrees: Tensor, ids: Sequence[Any], node: int) -> Explanation:
         """Why a node of a part has its score; the part decides about it and about all who are drawn around it."""
         detector = self._detector
@@ -80,3 +87,11 @@ class PartDetector:
         graph = admitted(data, num_features=self.num_features)
         graph.edges.part_of(lambda: out_degrees)
         return self._detector._outputs(graph)
+
+
+def _as_made(detector: Detector) -> bool:
+    """Whether its model is one of ours as it was made; asked while no other thread has a hook on it."""
+    if detector.classifier is None:
+        return True
+    with borrowed(detector.classifier.model):
+        return detector.classifier.as_made

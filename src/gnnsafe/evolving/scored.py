@@ -118,6 +118,8 @@ class ScoredGraph:
             return Change(decisions, whole, self.version)
 
     def _touched(self, seeds: Any) -> tuple[Any, Decisions, bool]:
+        if len(seeds) == 0:  # as where a node without edges went
+            return seeds, self._detector.nothing(), False
         most = self.graph.count // HALF
         touched = self.graph.reached(seeds, self.reach, most)
         part = None if touched is None else self.graph.part(touched, self.reach, most)

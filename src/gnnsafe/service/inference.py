@@ -85,7 +85,7 @@ def inference_router(service: Service) -> APIRouter:
     @router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
     async def infer(name: str, request: Request) -> Response:
         found = service.models[name]
-        sent = await body(request, service.limits, JSON, BINARY)
+        sent = await body(request, service.limits, JSON, BINARY, "")  # Triton's client names none
         length = request.headers.get(HEADER)
         binary, json_length = await service.pool.run(lambda: _answer(service, found, sent, length))
         headers = {} if json_length is None else {HEADER: str(json_length)}

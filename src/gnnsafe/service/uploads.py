@@ -77,13 +77,14 @@ async def received(request: Request, pieces: AsyncIterator[bytes]) -> AbstractCo
     except (MultiPartException, KeyError, ValueError) as error:  # also where the boundary is missing
         reason = getattr(error, "message", None) or "no boundary"
         raise RefusedError(400, f"the form must have two files, nodes and edges ({reason})") from error
-    files: dict[str, Any] = {name: value for name, value in form.items() if hasattr(value, "read")}
-    if set(files) != set(TABLES):
-        raise RefusedError(
-            400, f"the form must have two files, nodes and edges (got {', '.join(files)[:80] or 'none'})"
-        )
-    contents = {name: await files[name].read() for name in TABLES}
-    await form.close()
+    try:
+        files: dict[str, Any] = {name: value for name, value in form.items() if hasattr(value, "read")}
+        if set(files) != set(TABLES):
+            got = ", ".join(files)[:80] or "none"
+            raise RefusedError(400, f"the form must have two files, nodes and edges (got {got})")
+        contents = {name: await files[name].read() for name in TABLES}
+    finally:
+        await form.close()
     return _folder(contents)
 
 
@@ -145,10 +146,9 @@ def _check_plain(content: bytes) -> None:
     """No batch is compressed: a small file could else ask for any memory."""
     import pyarrow as pa
 
-    with pa.ipc.MessageReader.open_stream(pa.py_buffer(content)) as messages:
-        for message in messages:
-            plain = message.type != "record batch" or not _compressed(message.metadata.to_pybytes())
-            require(plain, "Arrow", "be without compression", "a compressed batch", "send Parquet instead")
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(content)):
+        plain = message.type != "record batch" or not _compressed(message.metadata.to_pybytes())
+        require(plain, "Arrow", "be without compression", "a compressed batch", "send Parquet instead")
 
 
 def _compressed(metadata: bytes) -> bool:
