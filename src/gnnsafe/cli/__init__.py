@@ -30,6 +30,7 @@ COMMANDS = {
     "explain": "why a node has its score: gnnsafe explain detector/ graph/ --node ID",
     "diagnose": "which score suits which trouble on your graph: gnnsafe diagnose detector/ graph/",
     "check": "whether stated false-alarm rates hold on a graph: gnnsafe check detector/ graph/",
+    "monitor": "an alarm for drift over many graphs: gnnsafe monitor detector/ graph/ --history history.db",
     "inspect": "what is in the folder of a detector: gnnsafe inspect detector/",
     "serve": "detectors over HTTP, with a page: gnnsafe serve detector/ --graph graph/",
     "bench": "every method on every data set and shift over several seeds, resumable; then their order",

@@ -13,6 +13,7 @@ from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
 from gnnsafe.monitoring.alarm import Alarm
 from gnnsafe.monitoring.entry import Entry, Observation, detector_digest, observe
 from gnnsafe.monitoring.history import History, Judged
+from gnnsafe.monitoring.judgement import Judgement
 from gnnsafe.monitoring.martingale import Martingale
 from gnnsafe.monitoring.ranks import Ranks
 
@@ -22,6 +23,7 @@ __all__ = [
     "Entry",
     "History",
     "Judged",
+    "Judgement",
     "Martingale",
     "Observation",
     "Ranks",

@@ -52,10 +52,10 @@ class Channel:
         """log(weight · M) at its highest."""
         return math.log(self.weight) + self.martingale.log_peak
 
-    def after(self, scores: Floats, rng: np.random.Generator) -> Channel:
+    def after(self, scores: Floats, rng: np.random.Generator, *, block: bool = False) -> Channel:
         """Once more nodes were counted; those about which it says nothing, NaN, are not."""
-        p, ranks = self.ranks.after(scores[~np.isnan(scores)], rng)
-        return Channel(self.name, self.column, self.weight, ranks, self.martingale.after(p))
+        p, ranks = self.ranks.after(scores[~np.isnan(scores)], rng, block=block)
+        return Channel(self.name, self.column, self.weight, ranks, self.martingale.after(p, block=block))
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,17 @@ class Alarm:
         ]
         return cls(tuple(channels), seed)
 
-    def after(self, scores: Floats) -> Alarm:
-        """Once the nodes of another run were counted, in a random order: `scores` is [nodes, scores], of new nodes."""
+    def after(self, scores: Floats, *, block: bool = False) -> Alarm:
+        """Once the nodes of another run were counted, in a random order.
+
+        Args:
+            scores: What is watched, [nodes, scores], of nodes that were never counted before.
+            block: Count them as one, for runs whose nodes are neighbours or otherwise alike.
+        """
         run = self.runs + 1
         rng = np.random.default_rng([self.seed, run])
         rows = np.asarray(scores, dtype=np.float64)[rng.permutation(len(scores))]
-        channels = tuple(channel.after(rows[:, channel.column], rng) for channel in self.channels)
+        channels = tuple(channel.after(rows[:, channel.column], rng, block=block) for channel in self.channels)
         return Alarm(channels, self.seed, run)
 
     @property

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-__all__ = ["TwoSample", "stability", "two_sample"]
+from gnnsafe.monitoring.summaries import Features, Region
+
+__all__ = ["Change", "TwoSample", "changed_classes", "changed_features", "flagged_regions", "stability", "two_sample"]
 
 
 @dataclass(frozen=True)
@@ -40,3 +43,58 @@ def stability(counts: Any, expected: Any = None) -> float:
     other = np.ones_like(found) if expected is None else np.asarray(expected, dtype=float) + 0.5
     a, b = found / found.sum(), other / other.sum()
     return float(math.fsum((a - b) * np.log(a / b)))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is now beside what it was at the first."""
+
+    name: str
+    before: float
+    now: float
+    size: float
+    """By which changes are compared: the larger, the more."""
+
+
+def changed_features(before: Features, now: Features, names: Sequence[str] | None, most: int = 10) -> list[Change]:
+    """The features whose means moved furthest, in standard deviations at the first; one that was constant by its own.
+
+    >>> first = Features(np.array([0.0, 5.0], "f4"), np.array([1.0, 0.0], "f4"))
+    >>> [one.name for one in changed_features(first, Features(np.array([0.5, 5.0], "f4"), first.deviation), None)]
+    ['0']
+    """
+    moved = np.abs(now.mean.astype(float) - before.mean)
+    scale = np.where(before.deviation > 0, before.deviation, np.maximum(now.deviation, np.abs(before.mean)))
+    size = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
+    order = [int(place) for place in np.argsort(-size, kind="stable")[:most] if size[place] > 0]
+    return [
+        Change(
+            str(place) if names is None else names[place],
+            float(before.mean[place]),
+            float(now.mean[place]),
+            float(size[place]),
+        )
+        for place in order
+    ]
+
+
+def changed_classes(before: Mapping[str, int], now: Mapping[str, int], most: int = 10) -> list[Change]:
+    """The predicted classes whose shares moved furthest.
+
+    >>> [(one.name, one.size) for one in changed_classes({"a": 1, "b": 1}, {"a": 1, "b": 3})]
+    [('a', 0.25), ('b', 0.25)]
+    """
+    old, new = (max(sum(counts.values()), 1) for counts in (before, now))
+    shares = {name: (before.get(name, 0) / old, now.get(name, 0) / new) for name in sorted({*before, *now})}
+    found = [Change(name, a, b, abs(b - a)) for name, (a, b) in shares.items() if a != b]
+    return sorted(found, key=lambda change: -change.size)[:most]
+
+
+def flagged_regions(entry_regions: Sequence[Region], level: float, most: int = 10) -> list[Change]:
+    """The parts of a graph with most flagged nodes beyond what is expected, in standard deviations of chance."""
+    found = [
+        Change(one.centre, level, one.flagged / one.nodes,
+               (one.flagged - level * one.nodes) / math.sqrt(level * (1 - level) * one.nodes))
+        for one in entry_regions if one.nodes
+    ]  # fmt: skip
+    return sorted((one for one in found if one.size > 0), key=lambda change: -change.size)[:most]

@@ -97,6 +97,7 @@ class Observation:
     """Nodes that neither taught nor calibrated the detector."""
     digests: NDArray[np.uint32]
     """A hash of the features of each candidate: by it a node that comes again is known."""
+    feature_names: tuple[str, ...] | None = None
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is watched at some of the candidates, [nodes, scores]."""
@@ -141,6 +142,7 @@ def observe(
         Alarm.watching(names, known.double().numpy()),
         candidates,
         digests,
+        None if detector.feature_names_ is None else tuple(map(str, detector.feature_names_)),
     )
 
 

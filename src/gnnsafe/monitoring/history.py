@@ -91,8 +91,13 @@ class History:
         """Let go of connections."""
         self._engine.dispose()
 
-    def append(self, observed: Observation) -> Judged:
+    def append(self, observed: Observation, *, block: bool = False) -> Judged:
         """Add an entry and judge the stream of its detector: all in one transaction.
+
+        Args:
+            observed: What `observe` made of a graph.
+            block: Count its nodes as one: for graphs whose nodes are neighbours that come together, region by region,
+                or that each are a graph of their own. Nodes that come in no such order count one by one.
 
         Raises:
             HistoryError: The database cannot be reached or written; then nothing was added.
@@ -102,9 +107,9 @@ class History:
             new = ~np.isin(observed.digests, _seen(connection, observed.entry.detector))
             chosen = np.unique(observed.digests, return_index=True)[1] if len(new) else new.nonzero()[0]
             chosen = np.sort(chosen[new[chosen]])
-            after = alarm.after(observed.scores(chosen)) if len(chosen) else alarm
+            after = alarm.after(observed.scores(chosen), block=block) if len(chosen) else alarm
             row = _row(observed, after, observed.digests[chosen])
-            number = _insert(connection, row, after)
+            number = _insert(connection, row, after, observed.feature_names)
             return _judged({**row, "number": number})
 
     def entries(self, detector: str | None = None, *, last: int | None = None) -> list[Judged]:
@@ -123,6 +128,16 @@ class History:
         """The state of a detector's alarm; None where nothing was ever appended."""
         with self._transaction() as connection:
             return _state(connection, detector)
+
+    def feature_names(self, detector: str) -> tuple[str, ...] | None:
+        """What the features are called that a detector knows; None where they have no names."""
+        import sqlalchemy as sa
+
+        table = _tables().tables["gnnsafe_alarms"]
+        with self._transaction() as connection:
+            found = connection.execute(sa.select(table.c.feature_names).where(table.c.detector == detector)).scalar()
+        names = None if found is None else json.loads(found)
+        return None if names is None else tuple(names)
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
@@ -201,6 +216,7 @@ def _tables() -> Any:
             "gnnsafe_alarms", _METADATA,
             sa.Column("detector", sa.String(32), primary_key=True),
             sa.Column("state", sa.LargeBinary, nullable=False),  # JSON, compressed
+            sa.Column("feature_names", sa.Text, nullable=False),  # JSON: a list, or null
         )  # fmt: skip
     return _METADATA
 
@@ -238,14 +254,14 @@ def _row(observed: Observation, alarm: Alarm, seen: NDArray[np.uint32]) -> dict[
     }  # fmt: skip
 
 
-def _insert(connection: Connection, row: dict[str, Any], alarm: Alarm) -> int:
+def _insert(connection: Connection, row: dict[str, Any], alarm: Alarm, names: tuple[str, ...] | None) -> int:
     import sqlalchemy as sa
 
     entries, alarms = (_tables().tables[name] for name in ("gnnsafe_entries", "gnnsafe_alarms"))
     (number,) = connection.execute(sa.insert(entries).values(row)).inserted_primary_key or (0,)
     state = zlib.compress(json.dumps(alarm.to_dict()).encode())
     connection.execute(sa.delete(alarms).where(alarms.c.detector == row["detector"]))
-    connection.execute(sa.insert(alarms).values(detector=row["detector"], state=state))
+    connection.execute(sa.insert(alarms).values(detector=row["detector"], state=state, feature_names=json.dumps(names)))
     return int(number)
 
 
