@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ import gnnsafe
 from gnnsafe.models import GCN
 from gnnsafe.service import Limits, Service, create_app
 
-pytest_plugins: list[str] = []
 NASTY = '<script>alert("x")</script>'
 
 
@@ -91,12 +89,6 @@ class Served:
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process, self.url = process, url
         self.host, self.port = "127.0.0.1", int(url.rstrip("/").rpartition(":")[2])
-        self.lines: list[str] = []
-
-    def stopped(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        self.lines += self.process.communicate(timeout=60)[1].splitlines()
-        return self.process.returncode
 
 
 @contextmanager

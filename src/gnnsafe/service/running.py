@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -40,6 +42,15 @@ class JsonLines(logging.Formatter):
         return json.dumps({**told, **more}, ensure_ascii=True, default=str)
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's, which leaves signals to us: it would end the process by the signal once all is done."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None."""
+        yield
+
+
 def run(app: FastAPI, service: Service, *, host: str, port: int) -> None:
     """Serve until SIGTERM or SIGINT: no request that was accepted is dropped. SIGHUP reads the detectors again.
 
@@ -51,13 +62,15 @@ def run(app: FastAPI, service: Service, *, host: str, port: int) -> None:
         app, log_config=None, access_log=False, server_header=False, timeout_keep_alive=IDLE,
         limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=64 * 1024, lifespan="on", ws="none",
     )  # fmt: skip
-    server = uvicorn.Server(config)
+    server = _Server(config)
     _log_to_stderr()
     shown_host = f"[{host}]" if ":" in host else host
     log.info("listening", extra={"url": f"http://{shown_host}:{listening.getsockname()[1]}/"})
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.handle_exit, number, None)
         if hasattr(signal, "SIGHUP"):
             reloading = set[asyncio.Task[None]]()
 

@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from gnnsafe.datasets import read_graph
-from gnnsafe.errors import InputError, require
+from gnnsafe.errors import GraphFileError, InputError, require
 from gnnsafe.graph import Data
 from gnnsafe.service.limits import Limits
 from gnnsafe.service.refusal import RefusedError
@@ -74,17 +74,17 @@ async def received(request: Request, pieces: AsyncIterator[bytes]) -> AbstractCo
     parser = MultiPartParser(request.headers, pieces, max_files=2, max_fields=0)  # type: ignore[arg-type]
     try:
         form = await parser.parse()
-    except (MultiPartException, KeyError, ValueError) as error:  # also where the boundary is missing
-        reason = getattr(error, "message", None) or "no boundary"
-        raise RefusedError(400, f"the form must have two files, nodes and edges ({reason})") from error
-    try:
         files: dict[str, Any] = {name: value for name, value in form.items() if hasattr(value, "read")}
         if set(files) != set(TABLES):
             got = ", ".join(files)[:80] or "none"
             raise RefusedError(400, f"the form must have two files, nodes and edges (got {got})")
         contents = {name: await files[name].read() for name in TABLES}
+    except (MultiPartException, KeyError, ValueError) as error:  # also where the boundary is missing
+        reason = getattr(error, "message", None) or "no boundary"
+        raise RefusedError(400, f"the form must have two files, nodes and edges ({reason})") from error
     finally:
-        await form.close()
+        for file in parser._files_to_close_on_error:  # also those of a form that was cut short
+            file.close()
     return _folder(contents)
 
 
@@ -103,7 +103,10 @@ def graph_of_tables(folder: Path, limits: Limits, *, undirected: bool) -> Data:
     for table, most in zip(TABLES, (limits.nodes, limits.edges), strict=True):
         _as_parquet(folder / f"{table}.arrow")
         _check_rows(folder / f"{table}.parquet", table, most)
-    return read_graph(folder, undirected=undirected)
+    try:
+        return read_graph(folder, undirected=undirected)
+    except GraphFileError as error:
+        raise InputError(str(error).replace(f"{folder}/", "")) from error  # where it lay is nobody's business
 
 
 def _check_rows(file: Path, table: str, most: int) -> None:
