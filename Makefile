@@ -21,7 +21,7 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv; the first time takes a few minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,duckdb,spark,monitor,docs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,duckdb,spark,monitor,serve,docs,dev]'
 	@command -v java >/dev/null || echo "No Java: the engine spark and its tests need one (apt install openjdk-17-jre-headless)"
 	@touch $@
 
@@ -32,6 +32,7 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@command -v chromium chromium-browser google-chrome > /dev/null || echo "No Chromium here: the tests of the page in a browser are left out (Debian: apt install chromium)"
 	OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto  # a worker per core, each with one thread: tests are many and small
 
 docs: setup

@@ -30,7 +30,7 @@ from gnnsafe.training import OBJECTIVES
 hypothesis.settings.register_profile("gnnsafe", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("gnnsafe")
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", b"127.0.0.1", "::1", "localhost")
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -52,18 +52,20 @@ def _outside_world(tmp_path_factory: pytest.TempPathFactory):
         patch.delenv("GNNSAFE_DATA")
     patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
-    def refuse(*_: object, **__: object) -> Any:
-        raise OSError("tests do not reach the network")
+    def only_here(reach: Callable[..., Any], place: int) -> Callable[..., Any]:
+        """A service that a test has started is on this machine; nothing else is reached."""
 
-    connect, find = socket.socket.connect, socket.getaddrinfo
+        def reached(*arguments: Any, **options: Any) -> Any:
+            address = arguments[place]
+            host = address[0] if isinstance(address, tuple) else address
+            if host not in LOOPBACK:
+                raise OSError("tests do not reach the network")
+            return reach(*arguments, **options)
 
-    def within(self: socket.socket, address: Any) -> None:  # this machine, where Spark answers
-        refuse() if isinstance(address, tuple) and address[0] not in LOOPBACK else connect(self, address)
+        return reached
 
-    patch.setattr(socket.socket, "connect", within)
-    patch.setattr(
-        socket, "getaddrinfo", lambda host, *more, **rest: (find if host in LOOPBACK else refuse)(host, *more, **rest)
-    )
+    patch.setattr(socket.socket, "connect", only_here(socket.socket.connect, 1))
+    patch.setattr(socket, "getaddrinfo", only_here(socket.getaddrinfo, 0))
     yield
     patch.undo()
 

@@ -109,9 +109,9 @@ class Edges:
         """How many edges leave each node, as float64; in a part of a graph those that leave it in the whole."""
         return self.kept(OUT_DEGREES, lambda: self._degrees(self.index[0]).double())
 
-    def part_of(self, whole: Edges, nodes: Tensor) -> None:
-        """These are edges among the nodes in a mask of a graph, whose out-degrees they know."""
-        self.kept(OUT_DEGREES, lambda: whole.out_degrees[nodes])
+    def part_of(self, out_degrees: Callable[[], Tensor]) -> None:
+        """These are edges of a part of a graph: its nodes' out-degrees in the whole, once they are asked for."""
+        self.kept(OUT_DEGREES, out_degrees)
 
     def mean(self, dtype: torch.dtype = torch.float32, isolated: Isolated = "keep") -> Matrix:
         """D⁻¹A: row i averages over the nodes that point to i, counting each edge as often as it is given.

@@ -14,7 +14,7 @@ from gnnsafe.methods import Method, own_method
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 
-__all__ = ["score_logits"]
+__all__ = ["logits_outputs", "score_logits"]
 
 
 def score_logits(logits: Any, edge_index: Any, *, method: Method | str = "gnnsafe") -> Tensor:
@@ -34,13 +34,16 @@ def score_logits(logits: Any, edge_index: Any, *, method: Method | str = "gnnsaf
     >>> score_logits([[0.0, 9.0], [0.0, 0.0]], [[0], [1]]).tolist()
     [-9.0001..., -6.9...]
     """
-    logits, edge_index = as_tensor("logits", logits), as_tensor("edge_index", edge_index)
-    check_logits(logits)
     method = own_method(method)
+    return method.score(logits_outputs(as_tensor("logits", logits), as_tensor("edge_index", edge_index), method=method))
+
+
+def logits_outputs(logits: Tensor, edge_index: Tensor, *, method: Method) -> Outputs:
+    """Logits and edges as what a model gave, for a method that reads nothing else."""
+    check_logits(logits)
     require(_post_hoc(method), "method", "read logits and edges alone", repr(method))
     edges = Edges(edge_index, len(logits), reused=False)
-    graph = PreparedGraph(SimpleNamespace(x=logits[:, :0], edge_index=edge_index), edges)
-    return method.score(Outputs(logits, graph))
+    return Outputs(logits, PreparedGraph(SimpleNamespace(x=logits[:, :0], edge_index=edge_index), edges))
 
 
 def _post_hoc(method: Method) -> bool:

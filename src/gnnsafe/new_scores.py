@@ -18,7 +18,7 @@ from gnnsafe.probing import gap
 from gnnsafe.regions import Read, Region, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
-__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "new_scores"]
+__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "new_scores", "of_ours"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
 LARGER = 10  # times: features of those whom nobody may hear
@@ -80,12 +80,12 @@ class Parts:
 
     def _outputs(self, part: Data, kept: Tensor) -> Outputs:
         graph = admitted(part)
-        graph.edges.part_of(self.graph.edges, kept)
+        graph.edges.part_of(lambda: self.graph.edges.out_degrees[kept])
         return self.ask(graph)
 
     def check(self, part: ScoredPart) -> None:
         """A few nodes of the part score alike on another; else the receptive field is larger than is said."""
-        (found, outputs, scores), ours = part, _ours(self.method)
+        (found, outputs, scores), ours = part, of_ours(self.method)
         if self.trusted and ours:
             return
         picked = _spread(found.asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
@@ -163,6 +163,6 @@ def _spread(mask: Tensor, count: int) -> Tensor:
     return chosen
 
 
-def _ours(method: Method) -> bool:
+def of_ours(method: Method) -> bool:
     """Whether the tests have seen that the receptive fields of the method, and of those within, are no larger."""
-    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(_ours, method.parts()))
+    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(of_ours, method.parts()))

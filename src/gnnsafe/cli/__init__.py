@@ -33,6 +33,7 @@ COMMANDS = {
     "check": "whether stated false-alarm rates hold on a graph: gnnsafe check detector/ graph/",
     "monitor": "an alarm for drift over many graphs: gnnsafe monitor detector/ graph/ --history history.db",
     "inspect": "what is in the folder of a detector: gnnsafe inspect detector/",
+    "serve": "detectors over HTTP, with a page: gnnsafe serve detector/ --graph graph/",
     "bench": "every method on every data set and shift over several seeds, resumable; then their order",
     "report": "the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
 }

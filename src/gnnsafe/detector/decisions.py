@@ -56,7 +56,7 @@ class Decisions:
         Raises:
             MissingExtraError: pyarrow is not installed.
         """
-        return arrow_table(self._columns())
+        return arrow_table(self.columns())
 
     def to_pandas(self) -> Any:
         """The same as a `pandas.DataFrame`.
@@ -64,9 +64,10 @@ class Decisions:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return data_frame(self._columns())
+        return data_frame(self.columns())
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
+        """The table's columns by name: lists, or arrays of numpy's."""
         columns: dict[str, Any] = {"id": list(self.ids)}
         if self.predicted is not None and self.probabilities is not None:
             classes = self.predicted.cpu().numpy()

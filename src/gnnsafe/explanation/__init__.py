@@ -13,6 +13,7 @@ from gnnsafe.explanation.result import Explanation
 from gnnsafe.explanation.shares import Evidence, Share, evidence, mean_weights, shares
 from gnnsafe.graph import node_ids
 from gnnsafe.methods import Method
+from gnnsafe.methods.base import scored_part
 from gnnsafe.outputs import Outputs
 from gnnsafe.regions import reached
 
@@ -29,9 +30,14 @@ def explanation(
     calibration: Calibration | None,
     classes: TrainingClasses | None,
     class_names: tuple[Any, ...] | None = None,
+    part: bool = False,
 ) -> Explanation:
-    """The score that `method` gives to a node of these outputs, taken apart."""
-    scored = method.scored(outputs)
+    """The score that `method` gives to a node of these outputs, taken apart.
+
+    They are those of a whole graph, or of a `part` of the one that the method has read last, by whose weights it is
+    scored.
+    """
+    scored = scored_part(method, outputs) if part else method.scored(outputs)
     method, edges, compared = scored.method, outputs.graph.edges, scored.compared.cpu()
     reasons = method.reasons(scored.rows[node])
     heard = evidence(method.parts(), reasons.addends, outputs, node)

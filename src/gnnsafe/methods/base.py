@@ -31,6 +31,7 @@ __all__ = [
     "fitted",
     "part_scores",
     "rows_of",
+    "scored_part",
     "scored_rows",
 ]
 
@@ -235,10 +236,15 @@ def rows_of(method: Method, outputs: Outputs) -> Tensor:
         return rows
 
 
-def part_scores(method: Method, outputs: Outputs) -> Tensor:
-    """The scores of a part of the graph that was seen last and what p-values compare, [nodes, 2]."""
+def scored_part(method: Method, outputs: Outputs) -> Scored:
+    """The scores of a part of the graph that was seen last, by the weights of that graph."""
     method = on_device(method, outputs.logits.device)
-    scored = scored_rows(method, rows_of(method, outputs), outputs.graph.edges, len(outputs.logits))
+    return scored_rows(method, rows_of(method, outputs), outputs.graph.edges, len(outputs.logits))
+
+
+def part_scores(method: Method, outputs: Outputs) -> Tensor:
+    """The same, and what p-values compare, [nodes, 2]."""
+    scored = scored_part(method, outputs)
     return torch.stack([scored.scores, scored.compared], dim=1)
 
 

@@ -1,0 +1,45 @@
+"""`gnnsafe serve`: what a user may get wrong is said in one line, before anything is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnsafe.cli import main
+from gnnsafe.cli.serve import _folders
+
+
+def refused(capsys, *arguments):
+    assert main(["serve", *map(str, arguments)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    return told
+
+
+def test_beyond_loopback_a_token_is_required(capsys, folders, tmp_path):
+    assert "'--host' must be on this machine without a token" in refused(capsys, folders[0], "--host", "0.0.0.0")
+    short = tmp_path / "token"
+    short.write_text("short\n")
+    assert "at least 16 letters" in refused(capsys, folders[0], "--host", "0.0.0.0", "--token-file", short)
+    assert "must be a text file" in refused(capsys, folders[0], "--token-file", tmp_path / "none")
+
+
+def test_what_is_no_detector_no_graph_and_no_port_is_said(capsys, folders, tmp_path):
+    assert "must be the folder of a detector" in refused(capsys, tmp_path / "none")
+    assert "must be a file or folder that is there" in refused(capsys, folders[0], "--graph", tmp_path / "none")
+    assert "have names of their own" in refused(capsys, folders[0], folders[0])
+    with pytest.raises(SystemExit):
+        main(["serve", str(folders[0]), "--port", "70000"])
+
+
+def test_detectors_have_names():
+    found = _folders(["a=b/c", "x/y/"])
+    assert {name: str(folder) for name, folder in found.items()} == {"a": "b/c", "y": "x/y"}
+
+
+def test_a_port_that_is_taken_is_said(capsys, folders):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert "must be one to listen at" in refused(capsys, folders[0], "--port", taken.getsockname()[1])

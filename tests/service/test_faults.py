@@ -1,0 +1,164 @@
+"""What was acknowledged stays, whatever dies; what is wrong is said, and the service goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import socket
+import sqlite3
+import time
+import urllib.request
+import warnings
+
+import pytest
+from tests.service.conftest import serving
+
+from gnnsafe.evolving import Changes, ScoredGraph
+from gnnsafe.monitoring import History
+from gnnsafe.service import Service
+
+GRAPH = {"x": [[1.0] * 8] * 3, "edge_index": [[0], [1]]}
+
+
+def test_fifty_kills_lose_nothing_that_was_acknowledged(detector, graph, tmp_path):
+    journal, acknowledged, rng = tmp_path / "journal", set(), random.Random(0)
+    for attempt in range(50):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    kept = ScoredGraph(detector, graph, journal=journal)
+                    for number in range(1000):
+                        name = f"k{attempt}-{number}"
+                        kept.change(
+                            Changes.of({"nodes": [{"id": name, "features": [1] * 8}], "edges": [[name, "n1"]]}, 8)
+                        )
+                        os.write(writing, f"{name}\n".encode())
+            finally:
+                os._exit(1)
+        os.close(writing)
+        first = os.read(reading, 1)  # it has begun
+        time.sleep(0.02 * rng.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with os.fdopen(reading, "rb") as told:
+            acknowledged |= {*(first + told.read()).decode().split()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kept = ScoredGraph(detector, graph, journal=journal)
+    there = {one for one in kept.graph.numbers if one.startswith("k")}
+    assert len(acknowledged) >= 50
+    assert acknowledged <= there
+    assert len(there - acknowledged) <= 50  # at most the one that each was about to acknowledge
+    assert kept.graph.num_edges == graph.edge_index.shape[1] + len(there)  # a node and its edge, never half
+
+
+def test_a_full_disk_refuses_the_change_is_said_and_passes(made, tmp_path):
+    journal = tmp_path / "journal"
+    client = made(journal=journal)
+    change = {"nodes": [{"id": "n1", "features": [1] * 8}]}
+    assert client.post("/v1/graph/changes", json=change).status_code == 200
+    content, limit = journal.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) + 40, limit[1]))
+    try:
+        answer = client.post("/v1/graph/changes", json=change)
+        assert answer.status_code == 503
+        assert "cannot write" in answer.json()["error"]
+        assert str(tmp_path) not in answer.text
+        ready = client.get("/readyz")
+        assert (ready.status_code, [*ready.json()["problems"]]) == (503, ["journal"])
+        assert client.get("/v1/graph").json()["version"] == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert journal.read_bytes() == content
+    assert client.post("/v1/graph/changes", json=change).json()["version"] == 2
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_lost_history_is_said_and_the_service_goes_on(made, tmp_path):
+    place = tmp_path / "history.db"
+    client = made(history=History.open(place))
+    assert "gnnsafe_martingale_log10" in client.get("/metrics").text
+    assert client.post("/v1/score", json=GRAPH).status_code == 200
+    entries = len(client.service.judged)
+    client.service.history._engine.dispose()
+    kept = place.read_bytes()
+    place.write_bytes(b"no database" * 100)
+    assert client.post("/v1/score", json=GRAPH).status_code == 200
+    assert "history" in client.get("/readyz").json()["problems"]
+    assert "history" in client.get("/").text
+    client.service.history._engine.dispose()
+    place.write_bytes(kept)
+    assert client.post("/v1/score", json=GRAPH).status_code == 200
+    assert client.get("/readyz").status_code == 200
+    assert len(client.service.judged) == entries + 1
+    with sqlite3.connect(place) as database:
+        assert database.execute("select count(*) from gnnsafe_entries").fetchone()[0] == entries + 1
+    database.close()
+
+
+def test_a_lost_postgresql_is_said_and_the_service_goes_on(detector, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pgserver
+    server = pgserver.get_server(tmp_path / "pg", cleanup_mode="stop")
+    import torch
+    from torch_geometric.data import Data
+
+    data = Data(x=torch.ones(3, 8), edge_index=torch.tensor([[0], [1]]))
+    service = Service({"blocks": detector}, history=History.open(server.get_uri()))
+    service.decide(service.models[None], data, false_alarm=0.05)
+    assert (service.problems(), len(service.judged)) == ({}, 1)
+    server.cleanup()
+    service.decide(service.models[None], data, false_alarm=0.05)
+    assert "history" in service.problems()
+    service.close()
+
+
+def asked(served, path, record=None):
+    content = None if record is None else json.dumps(record).encode()
+    request = urllib.request.Request(served.url + path, content, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def test_slow_clients_gone_clients_and_an_orderly_end(folders, tmp_path):
+    journal = tmp_path / "journal"
+    with serving(f"blocks={folders[0]}", "--graph", folders[1], "--journal", journal, "--max-seconds", 3) as served:
+        head = b"POST /v1/score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: 100\r\n\r\n{"
+        slow = [socket.create_connection((served.host, served.port)) for _ in range(20)]
+        for one in slow:
+            one.sendall(head)
+        for one in slow[10:]:
+            one.close()  # gone
+        assert asked(served, "v1/score", GRAPH)["nodes"] == 3  # nobody else waits for them
+        answer = slow[0].recv(4096)
+        assert answer.startswith(b"HTTP/1.1 408")
+        for one in slow:
+            one.close()
+        assert asked(served, "readyz")["ready"]
+        assert asked(served, "v1/graph/changes", {"nodes": [{"id": "new", "features": [1] * 8}]})["version"] == 1
+        served.process.send_signal(signal.SIGHUP)  # the detector is read again
+        many = {"x": [[1.0] * 8] * 2000, "edge_index": [[number % 2000 for number in range(9000)]] * 2}
+        accepted = socket.create_connection((served.host, served.port))
+        content = json.dumps(many).encode()
+        accepted.sendall(head.replace(b"Content-Length: 100", b"Content-Length: %d" % len(content))[:-1] + content)
+        time.sleep(0.1)
+        served.process.send_signal(signal.SIGTERM)
+        received = b""
+        while piece := accepted.recv(2**16):
+            received += piece
+        accepted.close()
+        assert received.startswith(b"HTTP/1.1 200")  # SIGTERM drops no accepted request
+        assert b'"nodes":2000' in received
+        assert served.process.wait(timeout=30) == 0
+    with serving(f"blocks={folders[0]}", "--graph", folders[1], "--journal", journal) as served:
+        assert asked(served, "v1/nodes/new")["id"] == "new"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", 1))
