@@ -15,9 +15,35 @@ from gnnsafe.bench import paper
 from gnnsafe.datasets import DATASETS
 from gnnsafe.edges import Isolated
 from gnnsafe.errors import require, require_known
-from gnnsafe.methods import METHODS, MSP, Agreement, DiffusedKNN, Energy, GNNSafe, MaxLogit, Method, Propagated
+from gnnsafe.methods import (
+    METHODS,
+    MSP,
+    Agreement,
+    DeepEnsemble,
+    DegreeBalance,
+    DiffusedKNN,
+    DirichletEnergy,
+    Energy,
+    GNNSafe,
+    InDegree,
+    MaxLogit,
+    MCDropout,
+    Method,
+    OutDegree,
+    Propagated,
+)
 from gnnsafe.models import MODELS
-from gnnsafe.training import OBJECTIVES, BoundedEnergy, CrossEntropy, EnergyMargin, Objective, OutlierExposure
+from gnnsafe.training import (
+    OBJECTIVES,
+    BoundedEnergy,
+    CrossEntropy,
+    DirichletMargin,
+    EnergyMargin,
+    MemberCrossEntropy,
+    Objective,
+    OutlierExposure,
+    SyntheticExposure,
+)
 
 __all__ = [
     "Protocol",
@@ -76,6 +102,9 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
         Recipe("GNNSafe++", EnergyMargin(*tuned_propagated, isolated=isolated), gnnsafe, backbone),
         Recipe("NODESafe", BoundedEnergy(), gnnsafe, backbone),
         Recipe("OE", OutlierExposure(), MaxLogit(), backbone),
+        Recipe("Energy, synthetic", SyntheticExposure(), Energy(), backbone),
+        Recipe("GNNSafe, synthetic", SyntheticExposure(), gnnsafe, backbone),
+        Recipe("DirichletEnergy FT", DirichletMargin(), DirichletEnergy(), backbone),
     ]
     for key, method in METHODS.items():
         if key != "gnnsafe":
@@ -85,8 +114,14 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
         "MSP K=8": Propagated(MSP(), 8),
         "Agreement K=16": Propagated(Agreement(), 16),
         "DiffusedKNN s=2 K=0": DiffusedKNN(diffusion=2, steps=0),
+        "Energy, alike K=2": Propagated(Energy(), weighting="similarity"),
+        "MCDropout, information": MCDropout("mutual-information"),
+        **{f"{kind.__name__}, low": kind("low") for kind in (InDegree, OutDegree, DegreeBalance)},
     }
     table += [Recipe(name, CrossEntropy(), method, backbone) for name, method in further.items()]
+    if backbone == "gcn":  # whose ensemble it is
+        members = DeepEnsemble("mutual-information")
+        table.append(Recipe("DeepEnsemble, information", MemberCrossEntropy(), members, "ensemble"))
     names = Counter(typed(recipe.name) for recipe in table)
     twice = next((recipe.name for recipe in table if names[typed(recipe.name)] > 1), None)
     require(twice is None, "name", "be one that no recipe has", f"'{twice}' twice", "register the method under another")
