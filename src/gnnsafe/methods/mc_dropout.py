@@ -13,7 +13,9 @@ from gnnsafe.methods.members import MEASURES, Measure, disagreement
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import log_probabilities
 
-__all__ = ["MCDropout"]
+__all__ = ["MCDropout", "dropped"]
+
+ROOM = 30  # by which embeddings stay below the largest number: a last layer multiplies them
 
 
 @dataclass
@@ -60,5 +62,12 @@ class MCDropout(Method):
 
     @staticmethod
     def _asked(outputs: Outputs, kept: Tensor) -> Tensor:
-        logits = outputs.again(edit=lambda embeddings: embeddings * kept.to(embeddings.dtype)).logits
+        logits = outputs.again(edit=lambda embeddings: dropped(embeddings, kept)).logits
         return log_probabilities(logits.double(), task=outputs.task)
+
+
+def dropped(embeddings: Tensor, kept: Tensor) -> Tensor:
+    """Embeddings without the channels whose factor is 0, the others times theirs, less where that nears the range."""
+    most = min(torch.finfo(embeddings.dtype).max, torch.finfo(torch.float32).max) / ROOM
+    factor = (most / embeddings.abs().amax(dim=1, keepdim=True).double()).clamp(min=1)
+    return embeddings * torch.minimum(kept, factor).to(embeddings.dtype)
