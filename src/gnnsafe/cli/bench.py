@@ -20,6 +20,7 @@ from gnnsafe.cli.report import FOLDER, print_sections, selected
 from gnnsafe.devices import chosen_device
 from gnnsafe.display import shown
 from gnnsafe.errors import InputError
+from gnnsafe.report.audit import audit_section
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.results import order_sections, write_figure
 
@@ -126,7 +127,8 @@ def _run(arguments: argparse.Namespace) -> int:
         for path in write_figure(arguments.figure, records, folder):
             print(f"Figure: {shown(path)}")
     elif records:
-        print_sections(order_sections(records))
+        audit = audit_section(records) if any(task.cell.selection == "test" for task in work) else None
+        print_sections(order_sections(records) if audit is None else [audit])
         print(f"Tables and charts: gnnsafe report {shown(folder)}")
     return code
 
