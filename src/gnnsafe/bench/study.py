@@ -14,20 +14,33 @@ from typing import Any
 import torch
 import xxhash
 
+from gnnsafe.bench.cores import ENDED
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
-from gnnsafe.bench.store import Record, write
+from gnnsafe.bench.store import Record, read, write
 from gnnsafe.datasets import DATASETS, Benchmark
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS, Model
 
-__all__ = ["Task", "carry_out", "chains", "code_version", "data_fingerprint", "demo_cell", "tasks"]
+__all__ = [
+    "Task",
+    "carry_out",
+    "chains",
+    "code_version",
+    "data_fingerprint",
+    "demo_cell",
+    "given_up",
+    "memory_needed",
+    "tasks",
+]
 
 OTHER_VERSIONS = {
     "python": platform.python_version(),
     **{name: metadata.version(name) for name in ("numpy", "scipy", "torch-geometric")},
 }
+START_MEMORY = 700.0  # MiB, of a process with torch and PyG
+NODE_MEMORY = 0.025  # MiB: activations, gradients and many methods' scores of a node, with room; a guess
 MOVED = ("label", "domain", "time", "control-half")  # shifts whose ID graph is their own
 
 
@@ -176,6 +189,22 @@ def carry_out(chain: list[Task]) -> int:
     for task in chain:
         task.carry_out()
     return len(chain)
+
+
+def given_up(chain: list[Task]) -> int:
+    """Keep a failed record of each run of tasks whose process was ended, unless it was finished; returns how many."""
+    for task in chain:
+        finished = {record.key for record in read(task.folder)[0] if not record.error}
+        left = task.without(finished)
+        if left.recipes:
+            write(left.folder, [left.record(recipe, error=f"WorkerError: {ENDED}") for recipe in left.recipes])
+    return len(chain)
+
+
+def memory_needed(work: Iterable[Task]) -> float:
+    """MiB that the largest of these tasks may need: what a process has at its start, and so much for each node."""
+    largest = max((DATASETS[task.cell.dataset].nodes for task in work), default=0)
+    return START_MEMORY + NODE_MEMORY * largest
 
 
 def data_fingerprint(dataset: str, root: str | None) -> str:

@@ -14,7 +14,7 @@ from gnnsafe.bench.cores import each
 from gnnsafe.bench.figures import FIGURES, figure_cells
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy
-from gnnsafe.bench.study import Task, carry_out, chains, code_version, tasks
+from gnnsafe.bench.study import Task, carry_out, chains, code_version, given_up, memory_needed, tasks
 from gnnsafe.cli.options import add_device_option, names, path, place, positive, progress_bar
 from gnnsafe.cli.report import FOLDER, print_sections, selected
 from gnnsafe.devices import chosen_device
@@ -84,7 +84,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--figure", type=int, choices=FIGURES, help="run and draw one of the paper's figures instead: "
         + "; ".join(f"{number} {text}" for number, text in FIGURES.items()) + " (with --seeds, --epochs alone)",
     )  # fmt: skip
-    parser.add_argument("--jobs", metavar="N", type=positive, help="processes at once (default: one per core)")
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=positive,
+        help="processes at once (default: one per core, fewer where memory is short)",
+    )
     add_device_option(parser, "cpu")
     parser.add_argument("--data", metavar="FOLDER", type=place, help="the data root (default: $GNNSAFE_DATA)")
     parser.add_argument(
@@ -151,7 +156,8 @@ def _carried_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str
     try:
         with progress_bar() as progress:
             bar = progress.add_task(names.capitalize(), total=len(work), completed=kept)
-            for done in each(carry_out, chains(left), jobs=jobs):
+            needed = memory_needed(left)
+            for done in each(carry_out, chains(left), jobs=jobs, lost=given_up, memory=needed):
                 progress.advance(bar, done)
     except KeyboardInterrupt:
         kept = len(work) - len(_left(work, folder))

@@ -26,9 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `leaderboard`."""
     parser.description = (
         "Writes leaderboard.html, one page that works offline (sorted by a click, filtered by regime, data set, "
-        "exposure and selection; each number opens its record), and leaderboard.json, from the records of 'gnnsafe bench'. "
-        "With 'check' before the folder it says whether these records may join: none damaged or failed, this version, the "
-        "data's fingerprints, complete seeds, chosen without test data; then it draws one cell and runs it again."
+        "exposure and selection; each number opens its record), and leaderboard.json, from the records of 'gnnsafe "
+        "bench'. With 'check' before the folder it says whether these records may join: none damaged or failed, this "
+        "version, the data's fingerprints, complete seeds, chosen without test data; then one drawn cell is run again."
     )
     parser.add_argument(
         "folders",
