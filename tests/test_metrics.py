@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
+from gnnsafe import metrics
 from gnnsafe.metrics import Detection, accuracy, detection, threshold
 
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, 1e-9, -3.0, 7.5]), min_size=1, max_size=60)
@@ -132,3 +133,34 @@ def test_float32_scores_are_ordered_as_the_same_in_float64(id_scores, ood_scores
     """They take another way: ties, negative scores and both zeros included."""
     parts = np.array(id_scores, dtype=np.float32), np.array(ood_scores, dtype=np.float32)
     assert detection(*parts) == detection(*(part.astype(np.float64) for part in parts))
+
+
+class TestWithinGroups:
+    """AUROC among pairs of one group."""
+
+    def test_by_hand(self):
+        # group 0: 2 > 1; group 1: 6 > 5 and 0 < 5; group 2 has no ID node
+        found = metrics.auroc_within([1.0, 5.0], [2.0, 6.0, 0.0, 9.0], [0, 1], [0, 1, 1, 2])
+        assert found == pytest.approx(2 / 3)
+        assert metrics.auroc_within([1.0, 1.0], [1.0], [0, 0], [0]) == 0.5
+        assert metrics.auroc_within([1.0], [2.0], [0], [1]) is None
+
+    def test_it_is_the_mean_over_groups_by_their_pairs(self):
+        rng = np.random.default_rng(0)
+        scores, groups = rng.integers(0, 5, 300) / 5, rng.integers(0, 7, 300)
+        outside = rng.random(300) < 0.3
+        wins = pairs = 0.0
+        for group in range(7):
+            inside, beyond = (scores[(groups == group) & kind] for kind in (~outside, outside))
+            wins += metrics.detection(inside, beyond).auroc * len(inside) * len(beyond)
+            pairs += len(inside) * len(beyond)
+        found = metrics.auroc_within(scores[~outside], scores[outside], groups[~outside], groups[outside])
+        assert found == pytest.approx(wins / pairs)
+        alone = metrics.auroc_within(
+            scores[~outside], scores[outside], np.zeros((~outside).sum()), np.zeros(outside.sum())
+        )
+        assert alone == pytest.approx(metrics.detection(scores[~outside], scores[outside]).auroc)
+
+    def test_a_group_for_each_score(self):
+        with pytest.raises(ValueError, match="'groups' must be one for each score"):
+            metrics.auroc_within([1.0], [2.0], [0], [0, 1])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -200,7 +202,7 @@ def test_shares_sum_to_the_propagated_score(graph, steps, alpha, isolated):
         total = shares(scores, edge_index, node, **how).sum()
         assert float(total) == pytest.approx(float(propagated[node]), abs=1e-10)
         row = weights(edge_index, node, num_nodes=len(scores), **how)
-        assert torch.equal(Propagation(**how).weights(edge_index, node, num_nodes=len(scores)), row)
+        assert torch.equal(Propagation(**how).weights(edge_index, node, scores), row)
 
 
 @given(graph=graphs(), **settings)
@@ -246,3 +248,52 @@ def test_a_hub_that_many_speak_to_is_exact_in_float32(isolated):
     to_the_hub = torch.stack([torch.arange(1, 100_000), torch.zeros(99_999, dtype=torch.int64)])
     once = propagate(scores, to_the_hub, alpha=0.0, steps=1, isolated=isolated)[0].double()
     assert abs(once / scores[1:].double().mean() - 1) < 1e-7
+
+
+class TestSimilarity:
+    """Neighbours weighed by how alike they score: w_ij = softmax_j(1 − |e_i − e_j|)."""
+
+    def test_by_hand(self):
+        # 2 hears 0 and 1, whose scores are 0 and log 3 away from its own: weights ¾ and ¼; nobody speaks to 0 and 1
+        scores = torch.tensor([1.0, 1.0 - math.log(3), 1.0, 5.0])
+        edges = torch.tensor([[0, 1], [2, 2]])
+        once = Propagation(1, alpha=0.5, weighting="similarity")(scores, edges)
+        heard = 0.75 * 1.0 + 0.25 * (1 - math.log(3))
+        assert once.tolist() == pytest.approx([1.0, 1 - math.log(3), 0.5 + 0.5 * heard, 5.0])
+        decayed = Propagation(2, 0.5, "decay", "similarity")(scores, edges)
+        assert decayed[3].item() == pytest.approx(5.0 / 4)
+
+    def test_weights_are_those_of_the_scores_before_the_first_step(self):
+        # 0 → 1 → 2, one neighbour each: similarity changes nothing, however many steps
+        scores, path = torch.tensor([8.0, 0.0, 2.0]), torch.tensor([[0, 1], [1, 2]])
+        alike, equal = (Propagation(3, weighting=how)(scores, path) for how in ("similarity", "equal"))
+        torch.testing.assert_close(alike, equal)
+
+    def test_an_edge_given_twice_counts_twice(self):
+        scores = torch.tensor([0.0, 3.0, 1.5])  # 0 and 1 are as far from 2
+        once = Propagation(1, alpha=0.0, weighting="similarity")(scores, torch.tensor([[0, 1, 1], [2, 2, 2]]))
+        assert once[2].item() == pytest.approx(2.0)
+
+    def test_scores_far_apart_do_not_overflow(self):
+        scores = torch.tensor([1e30, -1e30, 0.0, 1.0])
+        found = Propagation(2, weighting="similarity")(scores, torch.tensor([[0, 1, 3], [2, 2, 2]]))
+        assert found.isfinite().all()
+        assert found[2].item() == pytest.approx(0.75)  # it hears 3 alone
+
+    @given(graph=graphs(), **settings)
+    def test_shares_sum_to_the_score_and_equal_scores_stay(self, graph, steps, alpha, isolated):
+        scores, edge_index = graph
+        how = Propagation(steps, alpha, isolated, "similarity")
+        propagated = how(scores, edge_index)
+        for node in range(len(scores)):
+            row = how.weights(edge_index, node, scores)
+            assert float((row * scores).sum()) == pytest.approx(float(propagated[node]), abs=1e-9)
+            assert (row >= 0).all()
+        if isolated == "keep":
+            torch.testing.assert_close(how(torch.full_like(scores, 3.0), edge_index), torch.full_like(scores, 3.0))
+            assert propagated.min() >= scores.min() - 1e-9
+            assert propagated.max() <= scores.max() + 1e-9
+
+    def test_no_such_weighting(self):
+        with pytest.raises(ValueError, match="'weighting' must be"):
+            Propagation(weighting="alike")

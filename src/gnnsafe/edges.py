@@ -152,6 +152,17 @@ class Edges:
         """
         return self.kept(("attention", heads), lambda: self._attention(heads))
 
+    def heard(self, isolated: Isolated) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges by target: where each target's begin, their sources and targets; see `mean` for `isolated`."""
+        starts, sources = self.by_target
+        if isolated == "keep":
+            starts, sources = _with_loops(starts, sources, starts.diff() == 0)
+        return starts, sources, _rows(starts, len(sources)).long()
+
+    def weighted(self, starts: Tensor, sources: Tensor, entries: Tensor) -> Matrix:
+        """The matrix of edges by target, as `heard` gives them, with these entries; it is not kept."""
+        return self._matrix(starts, sources, entries)
+
     @property
     def by_target(self) -> tuple[Tensor, Tensor]:
         """The edges in the order of a CSR matrix: where those of each target begin, and their sources."""
@@ -202,11 +213,9 @@ class Edges:
         return matrix(starts, sources, entries, (self.num_nodes, self.num_nodes))
 
     def _mean(self, dtype: torch.dtype, isolated: Isolated) -> Matrix:
-        starts, sources = self.by_target
-        if isolated == "keep":
-            starts, sources = _with_loops(starts, sources, starts.diff() == 0)
+        starts, sources, targets = self.heard(isolated)
         share = (1 / starts.diff().clamp(min=1).double()).to(dtype)
-        return self._matrix(starts, sources, share.index_select(0, _rows(starts, len(sources))))
+        return self._matrix(starts, sources, share.index_select(0, targets))
 
     def _convolution(self, dtype: torch.dtype) -> Matrix:
         starts, sources = self._by_target_with_loops()

@@ -8,7 +8,9 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-__all__ = ["HETEROPHILIC", "homophily", "label_homophily", "mean_homophily", "score_homophily"]
+from gnnsafe.edges import Edges
+
+__all__ = ["HETEROPHILIC", "homophily", "label_homophily", "mean_homophily", "roughness", "score_homophily"]
 
 HETEROPHILIC = 0.25  # adjusted homophily below it; real graphs lie well to either side (Platonov et al., 2023)
 EVIDENCE = 30  # edges between labelled nodes, below which labels are not heard
@@ -59,3 +61,17 @@ def score_homophily(scores: Tensor, edge_index: Tensor) -> float:
     centred = ends - ends.mean(dim=1, keepdim=True)
     squares, rounding = centred.square().sum(dim=1), 1e-24 * ends.square().sum(dim=1)
     return float(centred.prod(dim=0).sum() / squares.prod().sqrt()) if (squares > rounding).all() else math.nan
+
+
+def roughness(values: Tensor, edges: Edges) -> Tensor:
+    """Dirichlet energy of each node, mean_j ‖f_i/√(1+d_i) − f_j/√(1+d_j)‖² over in-neighbours j, d in-degrees.
+
+    By ‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = f/√(1+d): 0, but for rounding, where nobody points to a node.
+
+    >>> roughness(torch.tensor([[2.0], [0.0]]), Edges(torch.tensor([[0], [1]]), 2)).tolist()  # 0 → 1
+    [0.0, 4.0]
+    """
+    mean = edges.mean(values.dtype)
+    a = values / (1 + edges.in_degrees).sqrt().to(values.dtype)[:, None]
+    square = a.square().sum(dim=1)
+    return square + mean @ square - 2 * (a * (mean @ a)).sum(dim=1)

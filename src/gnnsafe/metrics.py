@@ -15,7 +15,15 @@ from torch import Tensor
 from gnnsafe.checks import check_labels, check_logits, check_mask, check_tensor
 from gnnsafe.errors import InputError, is_number, require
 
-__all__ = ["Detection", "accuracy", "balanced_accuracy", "detection", "majority_rate", "threshold"]
+__all__ = [
+    "Detection",
+    "accuracy",
+    "auroc_within",
+    "balanced_accuracy",
+    "detection",
+    "majority_rate",
+    "threshold",
+]
 
 
 class Detection(NamedTuple):
@@ -157,3 +165,29 @@ def _average_precision(hits: NDArray[np.int64], misses: NDArray[np.int64]) -> fl
 def _fpr_at_recall(hits: NDArray[np.int64], misses: NDArray[np.int64], recall: float) -> float:
     """Share of misses at the first threshold whose recall reaches `recall`."""
     return float(misses[np.argmax(hits / hits[-1] >= recall)] / misses[-1])
+
+
+def auroc_within(id_scores: Any, ood_scores: Any, id_groups: Any, ood_groups: Any) -> float | None:
+    """Chance that an OOD node scores above an ID node of the same group (ties count half): None where there are no two.
+
+    Every pair of nodes of one group counts alike. With degrees as groups it says what a score knows beyond them.
+
+    >>> auroc_within([1.0, 5.0], [2.0, 6.0, 0.0], [0, 1], [0, 1, 1])  # 2 > 1; 6 > 5; 0 < 5
+    0.666...
+    """
+    pairs = (("id_scores", id_scores, id_groups), ("ood_scores", ood_scores, ood_groups))
+    scores = [_values(name, values) for name, values, _ in pairs]
+    groups = np.concatenate([np.asarray(group) for _, _, group in pairs])
+    total = len(scores[0]) + len(scores[1])
+    require(len(groups) == total, "groups", "be one for each score", len(groups))
+    values, outside = np.concatenate(scores), np.arange(total) >= len(scores[0])
+    order = np.lexsort((values, groups))
+    groups, values, outside = groups[order], values[order], outside[order]
+    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+    tied = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (values[1:] != values[:-1])))
+    inside_before = np.append(0, np.cumsum(~outside))
+    first = inside_before[starts].repeat(np.diff(np.append(starts, total)))[tied]  # those of groups before
+    odd, even = (np.add.reduceat(kind.astype(np.int64), tied) for kind in (outside, ~outside))
+    wins = float(np.dot(odd, inside_before[tied] - first + even / 2))
+    count = float(np.dot(*(np.add.reduceat(kind.astype(np.int64), starts) for kind in (outside, ~outside))))
+    return wins / count if count else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from gnnsafe.prepared import PreparedGraph, admitted
 from gnnsafe.regions import row_kinds
 from gnnsafe.staged import Whole, staged
 
-__all__ = ["Classifier", "Outputs", "Penultimate"]
+__all__ = ["Classifier", "Outputs", "Penultimate", "embeddings_of"]
 
 Forward = Callable[[nn.Module, Any], Tensor]
 Edit = Callable[[Tensor], Tensor]
@@ -31,7 +32,22 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
-PARTS = (Penultimate, nn.BatchNorm1d, nn.Linear, nn.ModuleList, nn.ParameterList)  # of which our models are made
+PARTS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
+
+
+@contextmanager
+def embeddings_of(model: nn.Module) -> Iterator[list[Tensor]]:
+    """What passes a model's one `Penultimate` within it, forward by forward, with its gradients."""
+    marks = [module for module in model.modules() if isinstance(module, Penultimate)]
+    require(
+        len(marks) == 1, "model", "send its embedding through one gnnsafe.outputs.Penultimate", f"{len(marks)} such"
+    )
+    seen: list[Tensor] = []
+    hook = marks[0].register_forward_hook(lambda _module, _inputs, embedding: seen.append(embedding))
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 @dataclass(frozen=True, eq=False)

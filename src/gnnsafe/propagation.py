@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,12 +16,18 @@ from gnnsafe.scores import saturated
 from gnnsafe.sparse import Matrix
 from gnnsafe.tiles import Tiles
 
-__all__ = ["Propagation", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
+__all__ = ["Propagation", "Weighting", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
+
+Weighting = Literal["equal", "similarity"]
 
 
 @dataclass(frozen=True)
 class Propagation:
-    """How scores are to be propagated, as data: `steps` times s ← α s + (1−α) D⁻¹A s, by default not at all.
+    """How scores are to be propagated, as data: `steps` times s ← α s + (1−α) W s, by default not at all.
+
+    W is D⁻¹A, in which all in-neighbours count alike; or, where `weighting` is "similarity", softmax_j(1 − |e_i − e_j|)
+    with e the scores before the first step: a node listens to those that score as it does (EPGNN and EDBD, 2025). W is
+    made once: given e, the propagated score is a weighted mean of it, whose shares are exact.
 
     >>> Propagation(steps=1)(torch.tensor([8.0, 0.0]), torch.tensor([[0], [1]])).tolist()  # 0 → 1
     [8.0, 4.0]
@@ -29,28 +36,58 @@ class Propagation:
     steps: int = 0
     alpha: float = 0.5
     isolated: Isolated = "keep"
+    weighting: Weighting = "equal"
 
     def __post_init__(self) -> None:
-        check_propagation(self.steps, self.alpha, self.isolated)
+        check_propagation(self.steps, self.alpha, self.isolated, self.weighting)
 
     def __call__(self, scores: Tensor, edge_index: Tensor | Edges) -> Tensor:
         """The scores after it: every method's are propagated here."""
         if self.steps == 0:
             return scores
+        if self.weighting == "similarity":
+            return self._mixed_alike(scores, as_edges(edge_index, len(scores)))
         return propagate(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
 
-    def weights(self, edge_index: Tensor | Edges, node: int, *, num_nodes: int) -> Tensor:
-        """How much each node's score counts in that node's propagated one, float64."""
-        return weights(
-            edge_index, node, num_nodes=num_nodes, steps=self.steps, alpha=self.alpha, isolated=self.isolated
-        )
+    def weights(self, edge_index: Tensor | Edges, node: int, scores: Tensor) -> Tensor:
+        """How much each node's score counts in that node's propagated one, float64; `scores` are those before it."""
+        edges = as_edges(edge_index, len(scores))
+        if self.weighting == "equal":
+            matrix = edges.mean(torch.float64, self.isolated)
+        else:
+            matrix = alike(scores, edges, self.isolated)
+        return _row(matrix, check_node(node, len(scores)), edges, self.steps, self.alpha)
+
+    def _mixed_alike(self, scores: Tensor, edges: Edges) -> Tensor:
+        check_scores(scores)
+        values = scores.detach().double()
+        return saturated(mixed(values, alike(values, edges, self.isolated), self.steps, self.alpha), scores.dtype)
 
 
-def check_propagation(steps: int, alpha: float, isolated: str) -> None:
-    """The rules for propagation's three settings."""
+def check_propagation(steps: int, alpha: float, isolated: str, weighting: str = "equal") -> None:
+    """The rules for propagation's settings."""
     require_whole("steps", steps, 0)
     require(is_number(alpha) and 0 <= alpha <= 1, "alpha", "lie in [0, 1]", alpha)
     require_known("isolated", isolated, ("keep", "decay"))
+    require_known("weighting", weighting, get_args(Weighting))
+
+
+def alike(scores: Tensor, edge_index: Tensor | Edges, isolated: Isolated = "keep") -> Matrix:
+    """W with w_ij = softmax_j(1 − |e_i − e_j|) over the edges j → i, each as often as it is given; float64.
+
+    A node that nobody points to keeps its own score, or with `isolated="decay"` hears 0.
+
+    >>> three = torch.tensor([[0, 1], [2, 2]])  # 0 → 2 ← 1, whose scores are 0 and log 3 away from 2's
+    >>> alike(torch.tensor([1.0, 1.0 + math.log(3), 1.0]), three).csr.to_dense()[2]
+    tensor([0.7500, 0.2500, 0.0000], dtype=torch.float64)
+    """
+    edges, values = as_edges(edge_index, len(scores)), scores.detach().double()
+    starts, sources, targets = edges.heard(isolated)
+    likeness = 1 - (values.index_select(0, targets) - values.index_select(0, sources)).abs()
+    highest = torch.full_like(values, -torch.inf).scatter_reduce(0, targets, likeness, "amax")
+    weight = (likeness - highest[targets]).exp()
+    total = torch.zeros_like(values).index_add(0, targets, weight)
+    return edges.weighted(starts, sources, weight / total[targets])
 
 
 def propagate(
@@ -103,9 +140,12 @@ def weights(
     """
     check_propagation(steps, alpha, isolated)
     edges = as_edges(edge_index, num_nodes)
-    matrix = edges.mean(torch.float64, isolated)
-    row = torch.zeros(num_nodes, dtype=torch.float64, device=edges.device)
-    row[check_node(node, num_nodes)] = 1.0
+    return _row(edges.mean(torch.float64, isolated), check_node(node, num_nodes), edges, steps, alpha)
+
+
+def _row(matrix: Matrix, node: int, edges: Edges, steps: int, alpha: float) -> Tensor:
+    row = torch.zeros(edges.num_nodes, dtype=torch.float64, device=edges.device)
+    row[node] = 1.0
     for _ in range(steps):
         row = alpha * row + (1 - alpha) * (matrix.T @ row)
     return row

@@ -7,19 +7,20 @@ import pytest
 from gnnsafe.bench import paper
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.run import attempts
-from gnnsafe.datasets import load_benchmark
+from gnnsafe.datasets import DATASETS, load_benchmark
 from gnnsafe.errors import InputError
 
 PLANTED = ["planted-feature", "planted-structure"]
+CONTROLS = ["control-nothing", "control-half"]
 
 
 def test_all_shifts_of_the_protocol_seed_by_seed():
     cells = [cell for cell, _ in Plan(("cora", "twitch"), seeds=2, protocol="paper").cells()]
-    assert [cell.shift for cell in cells] == 2 * ["structure", "feature", "label", "domain"]
-    assert [cell.seed for cell in cells] == 4 * [0] + 4 * [1]
-    assert cells[-1] == Cell("twitch", "domain", 1, "gcn", "paper", 200)
+    assert [cell.shift for cell in cells] == 2 * ["structure", "feature", "label", *CONTROLS, "domain", *CONTROLS]
+    assert [cell.seed for cell in cells] == 8 * [0] + 8 * [1]
+    assert cells[-3] == Cell("twitch", "domain", 1, "gcn", "paper", 200)
     rigorous = [cell for cell, _ in Plan(("cora",), seeds=1, protocol="rigorous").cells()]
-    assert [cell.shift for cell in rigorous] == ["structure", "feature", "label", "rewire", *PLANTED]
+    assert [cell.shift for cell in rigorous] == ["structure", "feature", "label", "rewire", *PLANTED, *CONTROLS]
 
 
 def test_where_the_papers_protocol_is_named_so_are_its_methods():
@@ -34,8 +35,11 @@ def test_where_the_papers_protocol_is_named_so_are_its_methods():
 def test_the_protocol_is_the_papers_for_its_tables_and_rigorous_for_all_else():
     cells = [cell for cell, _ in Plan(("cora", "citeseer", "twitch"), seeds=1).cells()]
     shifts = ["structure", "feature", "label", "rewire", *PLANTED]
-    assert [cell.shift for cell in cells] == [*shifts, *shifts, "domain"]
-    papers = [(cell.dataset, cell.shift) for cell in cells if cell.protocol == "paper"]
+    assert [cell.shift for cell in cells if cell.shift not in CONTROLS] == [*shifts, *shifts, "domain"]
+    papers = [(cell.dataset, cell.shift) for cell in cells if cell.protocol == "paper" and cell.shift not in CONTROLS]
+    controls = [(cell.dataset, cell.protocol) for cell in cells if cell.shift == "control-half"]
+    both = [("cora", "paper"), ("cora", "rigorous"), ("citeseer", "rigorous")]
+    assert controls == [*both, ("twitch", "paper"), ("twitch", "rigorous")]
     assert papers == [("cora", "structure"), ("cora", "feature"), ("cora", "label"), ("twitch", "domain")]
     for protocol in ("paper", "rigorous"):
         cells = Plan(("cora",), ("label", "rewire"), seeds=1, protocol=protocol).cells()
@@ -116,4 +120,25 @@ def test_every_recipe_does_with_the_id_classes_only():
 
 
 def test_the_papers_data_sets_at_hand(data_root):
-    assert datasets_at_hand(str(data_root)) == ("cora", "amazon-photo", "coauthor-cs", "twitch")
+    """Arxiv is not, so that its substitute is; and PubMed by year is in every order."""
+    found = datasets_at_hand(str(data_root))
+    assert found[:4] == ("cora", "amazon-photo", "coauthor-cs", "twitch")
+    assert found[4:] == tuple(name for name in ("arxiv-topics", "pubmed-years") if DATASETS[name].at_hand(data_root))
+    cells = [cell for cell, _ in Plan(("pubmed-years", "arxiv-topics"), ("time",), seeds=1).cells()]
+    assert [(cell.dataset, cell.protocol) for cell in cells] == [
+        ("pubmed-years", "paper"), ("pubmed-years", "rigorous"), ("arxiv-topics", "paper"),
+    ]  # fmt: skip
+
+
+def test_controls_are_exposed_to_nothing():
+    ((_, recipes),) = Plan(("synthetic",), ("control-half",), seeds=1).cells()
+    assert not any(recipe.objective.needs_exposure for recipe in recipes)
+    assert {"GRASP", "TwoScale", "GNNSafe"} <= {recipe.name for recipe in recipes}
+
+
+def test_a_search_beside_selection_by_test_data():
+    assert Plan(("cora",), selection="test").selection == "test"
+    with pytest.raises(InputError, match="'search' must be left out where selection is 'test'"):
+        Plan(("cora",), selection="test", search=True)
+    with pytest.raises(InputError, match="'selection' must be one of validation, test"):
+        Plan(("cora",), selection="best")

@@ -9,6 +9,7 @@ from gnnsafe import cli, load_benchmark
 from gnnsafe.bench import paper
 from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
+from gnnsafe.bench.run import attempts
 from gnnsafe.bench.search import FOLDER, STEPS, Trial, blind, settled, trials
 from gnnsafe.bench.store import read
 from gnnsafe.bench.study import Task, tasks
@@ -269,3 +270,47 @@ def test_tasks_and_trials_know_the_same(tmp_path):
     work = tasks(cells, root=None, version="1", folder=tmp_path)
     trial = trials(work, MARGINS)[0]
     assert replace(trial, recipes=work[0].recipes, folder=tmp_path).runs()[0].key == work[0].runs()[0].key
+
+
+class TestSelectionByTestData:
+    """For the audit alone."""
+
+    SETTINGS = (*TINY[:-1], "--selection", "test")
+
+    def test_epoch_and_values_are_those_of_the_highest_test_auroc(self, small, tmp_path, capsys):
+        honest = [part for part in TINY if part != "--search"]
+        assert cli.main([*honest, "--out", str(tmp_path)]) == 0
+        assert cli.main([*self.SETTINGS, "--out", str(tmp_path)]) == 0
+        records, _ = read(tmp_path)
+        chosen = [record for record in records if record.selection == "test"]
+        assert len(chosen) == len(records) / 2
+        assert all("highest AUROC on test data" in record.chosen["lr"] for record in chosen)
+        exposed = [record for record in chosen if record.method == "GNNSafe++"]
+        assert all("highest AUROC on test data" in record.chosen["margins"] for record in exposed)
+        assert all(0 <= record.epoch < 2 for record in records)
+        for one in chosen:  # no worse than the honest one in the cell that chose, whose values were among those tried
+            (other,) = [
+                r for r in records if r.selection == "validation"
+                if (r.method, r.shift, r.seed) == (one.method, one.shift, one.seed)
+            ]  # fmt: skip
+            if one.seed == 0 and one.method != "GNNSafe++" and one.lr == other.lr:
+                assert one.metrics["auroc"] >= other.metrics["auroc"] - 1e-9
+        printed = capsys.readouterr().out
+        assert "so no honest figure, and never ranked" in " ".join(printed.split())
+
+    def test_the_best_epoch_is_chosen_recipe_by_recipe(self):
+        benchmark = load_benchmark("synthetic", shift="feature", nodes=300, edges=1200, features=40)
+        table = [Recipe(name, CrossEntropy(), method) for name, method in (("Energy", Energy()), ("MSP", MSP()))]
+        audited = {recipe.name: outcome for recipe, outcome in attempts(benchmark, table, epochs=25, selection="test")}
+        honest = {recipe.name: outcome for recipe, outcome in attempts(benchmark, table, epochs=25)}
+        for name in audited:
+            assert audited[name][0].epoch in {9, 19, 24, honest[name][0].epoch}
+            assert audited[name][0].detection.auroc >= honest[name][0].detection.auroc
+
+    def test_a_training_that_fails_costs_its_recipes_alone(self):
+        benchmark = load_benchmark("synthetic", shift="feature", nodes=300, edges=1200, features=40)
+        benchmark = replace(benchmark, exposure=None)
+        table = [Recipe("Energy", CrossEntropy(), Energy()), Recipe("FT", EnergyMargin(-5.0, -1.0, 0.1), Energy())]
+        outcomes = {recipe.name: outcome for recipe, outcome in attempts(benchmark, table, epochs=2, selection="test")}
+        assert isinstance(outcomes["FT"], Exception)
+        assert outcomes["Energy"][0].epoch == 1 or outcomes["Energy"][0].epoch == 0

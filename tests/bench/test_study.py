@@ -11,7 +11,7 @@ from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import run
 from gnnsafe.bench.store import read
-from gnnsafe.bench.study import Task, code_version, data_fingerprint, demo_cell, tasks
+from gnnsafe.bench.study import Task, code_version, data_fingerprint, demo_cell, given_up, memory_needed, tasks
 from gnnsafe.methods import MSP
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
@@ -128,3 +128,21 @@ def test_edited_code_is_another_version(monkeypatch, tmp_path):
     assert before.startswith("0.1.0+")
     (package / "energy.py").write_text("other")
     assert code_version("0.1.0") != before
+
+
+def test_a_task_whose_process_was_ended_is_a_failed_record_unless_it_was_finished(task):
+    other = replace(task, recipes=[PLAIN, Recipe("Louder", CrossEntropy(), MSP(), lr=0.1)])
+    task.carry_out()
+    assert given_up([other]) == 1
+    records, _ = read(task.folder)
+    (failed,) = [record for record in records if record.error]
+    assert failed.method == "Louder"
+    assert failed.error.startswith("WorkerError: a worker process was ended from outside, perhaps for want of memory")
+    assert given_up([task]) == 1
+    assert len(read(task.folder)[0]) == len(records)
+
+
+def test_memory_by_the_largest_data_set(task):
+    assert memory_needed([]) < memory_needed([task])
+    arxiv = replace(task, cell=replace(CELL, dataset="arxiv-topics", shift="time"))
+    assert 3000 < memory_needed([task, arxiv]) < 8000

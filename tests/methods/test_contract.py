@@ -206,7 +206,7 @@ def test_propagated_zero_steps_is_the_method_itself(name, planted):
 def test_multilabel_heads_are_scored(name, planted):
     planted.y = torch.nn.functional.one_hot(planted.y, 4).float()
     planted.y[:, 0] = 1.0
-    if name in ("gkde", "gpn", "gebm"):
+    if name in ("gkde", "gpn", "gebm", "deep-ensemble", "evidential-probe"):
         with pytest.raises(ValueError, match="'task' must be 'multiclass'"):
             Detector(Planted(), METHODS[name](), task="multilabel").fit(planted).score(planted)
         return
@@ -227,7 +227,8 @@ def test_its_first_line_says_what_it_is(name):
 
 def test_those_that_need_no_model():
     trivial = {name for name, method in METHODS.items() if method.kind == "trivial"}
-    assert trivial == {"mean-cosine", "centred-cosine", "feature-norm", "nonzero-features", "degree", "degree-balance"}
+    degrees = {"degree", "in-degree", "out-degree", "degree-balance"}
+    assert trivial == {"mean-cosine", "centred-cosine", "feature-norm", "nonzero-features"} | degrees
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])

@@ -29,7 +29,8 @@ from gnnsafe.models import GCN, MLP
 PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
 ANY = ("odin", "grasp")  # which read the whole graph
 WEIGHED = ("two-scale",)  # which weigh by the whole graph what they read of a part: tests/methods/test_two_scale.py
-NEITHER = [(name, "multilabel") for name in ("gkde", "gpn", "gebm")]  # which are for softmax alone
+SOFTMAX = ("gkde", "gpn", "gebm", "deep-ensemble", "evidential-probe")
+NEITHER = [(name, "multilabel") for name in SOFTMAX]  # which are for softmax alone
 TASKS = ("multiclass", "multilabel")
 CASES = [
     (name, task) for name in METHODS for task in TASKS if name not in ANY + WEIGHED and (name, task) not in NEITHER
@@ -89,6 +90,18 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
             untouched = torch.ones(60, dtype=torch.bool)
             untouched[touched] = False
             torch.testing.assert_close(before[untouched], whole[untouched], rtol=1e-5, atol=1e-5)
+
+
+def test_new_scores_by_likeness_are_those_of_the_whole_graph():
+    data = path(60)
+    detector = detector_of(Propagated(METHODS["energy"](), 2, weighting="similarity"), data)
+    torch.testing.assert_close(detector.score(data, batch_size=17), detector.score(data), rtol=1e-5, atol=1e-5)
+    new, nodes = with_other_edges(data, 24)
+    touched, scores = detector.score_new(new, nodes)
+    assert len(touched) < 40
+    torch.testing.assert_close(scores, detector.score(new)[touched], rtol=1e-5, atol=1e-5)
+    explained = detector.explain(new, node=24)
+    assert sum(share.share for share in explained.shares) == pytest.approx(explained.score, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,19 @@ import scipy.sparse as sp
 import torch
 
 from gnnsafe import Detector
-from gnnsafe.methods import METHODS, MSP, Consensus, Degree, FeatureNorm, MeanCosine, NonzeroFeatures, Propagated
+from gnnsafe.methods import (
+    METHODS,
+    MSP,
+    Consensus,
+    Degree,
+    DegreeBalance,
+    FeatureNorm,
+    InDegree,
+    MeanCosine,
+    NonzeroFeatures,
+    OutDegree,
+    Propagated,
+)
 from gnnsafe.sparse import Sparse
 
 X = torch.tensor([[3.0, 4.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 0.0], [1.0, 2.0, 2.0]])
@@ -42,6 +54,17 @@ def test_nonzero_features_by_hand():
 
 def test_degree_by_hand():
     assert scored(Degree()) == pytest.approx([0.0, 1.0, 0.0, 1.0])  # in-degrees 1, 0, 1, 2; training median 1
+
+
+def test_one_sided_degrees_by_hand():
+    # 0 → 3, 1 → 3, 1 → 0, 0 → 2: in-degrees 1, 0, 1, 2; out-degrees 2, 2, 0, 0
+    assert scored(InDegree()) == [1.0, 0.0, 1.0, 2.0]
+    assert scored(OutDegree("low")) == [-2.0, -2.0, 0.0, 0.0]
+    assert scored(DegreeBalance()) == [1.0, 2.0, -1.0, -2.0]
+    assert scored(DegreeBalance(side="low")) == [-1.0, -2.0, 1.0, 2.0]
+    assert InDegree("low").says == "few point to it"
+    with pytest.raises(ValueError, match="'side' must be"):
+        OutDegree("both")
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.kind == "trivial"])

@@ -196,6 +196,9 @@ def test_the_table():
         "bounded-energy": False,
         "kernel-dirichlet": False,
         "uncertain-cross-entropy": False,
+        "member-cross-entropy": False,
+        "synthetic-exposure": False,
+        "dirichlet-margin": True,
     }
 
 
@@ -305,4 +308,7 @@ class TestReach:
         assert {name for name, objective in OBJECTIVES.items() if objective.reach is Objective.reach} == {
             "kernel-dirichlet",
             "uncertain-cross-entropy",
+            "member-cross-entropy",
+            "synthetic-exposure",
+            "dirichlet-margin",
         }

@@ -20,6 +20,7 @@ FIGURES = {
 }
 
 DISTRIBUTIONS = ("Energy", "GNNSafe", "GNNSafe++")
+OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is at hand
 BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
 COMPARED = ("MSP", "Energy", "Energy FT", "GNNSafe", "GNNSafe++")
 STEPS = (1, 2, 4, 8, 16, 32, 64)
@@ -41,8 +42,8 @@ class Point:
 def figure_cells(number: int, seeds: int, epochs: int, root: str | None) -> list[tuple[Cell, list[Recipe]]]:
     """The cells of a figure with their recipes, by the paper's protocol, seed by seed."""
     if number == 1:
-        temporal = ("arxiv", "time") if DATASETS["arxiv"].at_hand(root) else ("pubmed-years", "time")
-        settings = [("twitch", "domain"), temporal]
+        temporal = next((name for name in OVER_TIME if DATASETS[name].at_hand(root)), OVER_TIME[-1])
+        settings = [("twitch", "domain"), (temporal, "time")]
         cells = [Cell(*setting, seed, epochs=epochs) for seed in range(seeds) for setting in settings]
         return [(cell, _named(cell, DISTRIBUTIONS)) for cell in cells]
     if number == 2:

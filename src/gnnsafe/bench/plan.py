@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.own import own_recipes
-from gnnsafe.bench.recipes import Protocol, Recipe, backbones, recipes, typed
-from gnnsafe.datasets import DATASETS, Benchmark, load_benchmark
+from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy, backbones, recipes, typed
+from gnnsafe.datasets import CONTROLS, DATASETS, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, require, require_known, require_whole
 
 __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
@@ -19,7 +19,11 @@ __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
 OWN = ".py"
 MOST_SEEDS = 1000  # each is a cell or more
 PLANTED = ("planted-feature", "planted-structure")
-SHIFTS = {"paper": paper.SHIFTS, "rigorous": (*paper.SHIFTS, "rewire", *PLANTED)}
+SHIFTS = {
+    "paper": (*paper.SHIFTS, *CONTROLS),
+    "rigorous": (*paper.SHIFTS, "rewire", *PLANTED, *CONTROLS),
+}
+OVER_TIME = "pubmed-years"  # in every order of methods
 METHODS = (*paper.METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
 
 
@@ -33,6 +37,8 @@ class Cell:
     backbone: str = "gcn"
     protocol: Protocol = "paper"
     epochs: int = 200
+    selection: SelectedBy = "validation"
+    """What chooses the epoch: ID validation nodes, or, for the audit, the test data."""
 
     def benchmark(self, root: str | None) -> Benchmark:
         """The data; under the rigorous protocol no training node in new clothes is an OOD test node, the seed draws
@@ -53,7 +59,8 @@ class Plan:
 
     A method whose name ends in `.py` is a file with methods of one's own. The protocol is, unless named, the paper's
     for what its tables have and the rigorous one for all else; where the paper's is named, so are its shifts and
-    methods, unless others are. `search` chooses hyper-parameters: see `bench.search`.
+    methods, unless others are. `search` chooses hyper-parameters: see `bench.search`. `selection="test"` is for the
+    audit: epoch and hyper-parameters are those that do best on test data.
     """
 
     datasets: tuple[str, ...]
@@ -64,8 +71,12 @@ class Plan:
     protocol: Protocol | None = None
     epochs: int = 200
     search: bool = False
+    selection: SelectedBy = "validation"
 
     def __post_init__(self) -> None:
+        require_known("selection", self.selection, get_args(SelectedBy))
+        blind = self.selection == "validation" or not self.search
+        require(blind, "search", "be left out where selection is 'test', which searches on test data", True)
         if self.protocol is not None:
             require_known("protocol", self.protocol, get_args(Protocol))
         require_whole("seeds", self.seeds, 1)
@@ -124,10 +135,11 @@ class Plan:
 
     def _cells(self) -> list[Cell]:
         return [
-            Cell(dataset, shift, seed, backbone, self._protocol(dataset, shift), self.epochs)
+            Cell(dataset, shift, seed, backbone, protocol, self.epochs, self.selection)
             for seed in range(self.seeds)
             for dataset in dict.fromkeys(self.datasets)
             for shift in self._shifts(dataset)
+            for protocol in self._protocols(dataset, shift)
             for backbone in dict.fromkeys(self.backbones)
         ]
 
@@ -136,13 +148,21 @@ class Plan:
         usual = (*SHIFTS[self.protocol or "rigorous"], *entry.own)
         return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
 
-    def _protocol(self, dataset: str, shift: str) -> Protocol:
-        return self.protocol or ("paper" if paper.in_tables(dataset, shift) else "rigorous")
+    def _protocols(self, dataset: str, shift: str) -> tuple[Protocol, ...]:
+        """The one that was named, or the paper's for what its tables have; what every order has is run by both."""
+        if self.protocol is not None:
+            return (self.protocol,)
+        tabled = any(paper.in_tables(dataset, name) for name in self._shifts(dataset))
+        if dataset == OVER_TIME or (shift in CONTROLS and tabled):
+            return ("paper", "rigorous")
+        return ("paper",) if paper.in_tables(dataset, shift) else ("rigorous",)
 
 
 def datasets_at_hand(root: str | None) -> tuple[str, ...]:
-    """The paper's data sets whose files are here."""
-    return tuple(name for name in paper.DATASETS if DATASETS[name].at_hand(root))
+    """The paper's data sets whose files are here, or what stands in for them, and PubMed by year."""
+    found = [name for name in paper.DATASETS if DATASETS[name].at_hand(root)]
+    found += [name for name, other in paper.SUBSTITUTES.items() if other not in found and DATASETS[name].at_hand(root)]
+    return (*found, *([OVER_TIME] if DATASETS[OVER_TIME].at_hand(root) else []))
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -14,20 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnsafe.bench.curves import Curves
-from gnnsafe.bench.recipes import Recipe
+from gnnsafe.bench.recipes import Recipe, SelectedBy
 from gnnsafe.datasets import Benchmark
 from gnnsafe.errors import WorkerError
 from gnnsafe.graph import fingerprint
 from gnnsafe.methods import Method, Propagated
-from gnnsafe.metrics import Detection, accuracy, detection
+from gnnsafe.metrics import Detection, accuracy, auroc_within, detection
 from gnnsafe.models import MODELS
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import prepare
-from gnnsafe.training import Objective, train
+from gnnsafe.training import History, Objective, train
 
 __all__ = ["HIDDEN", "Result", "attempts", "run"]
 
 HIDDEN = 64  # channels, of every backbone in the paper
+MOMENTS = 10  # epochs from one look at the test data to the next, where these choose
 MOST_KEPT = 8  # trained models: those of one ID graph
 
 Value = TypeVar("Value")
@@ -54,7 +56,11 @@ class Result:
     """Of the ID nodes: whether the classifier gives them their class."""
     ood: str = ""
     val_loss: float = math.nan
-    """The lowest ID validation loss: that of the epoch whose weights were scored."""
+    """The ID validation loss of the epoch whose weights were scored."""
+    epoch: int = -1
+    """That epoch, counted from 0."""
+    within_degrees: float | None = None
+    """AUROC among nodes of equal in- and out-degree."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -74,17 +80,46 @@ def run(benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int = 200) -
 
 
 def attempts(
-    benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int
+    benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int, selection: SelectedBy = "validation"
 ) -> Iterator[tuple[Recipe, list[Result] | Exception]]:
-    """Each recipe with its results, or with what went wrong: one that fails costs no other."""
+    """Each recipe with its results, or with what went wrong: one that fails costs no other.
+
+    With selection="test", for the audit alone, they are those of the epoch with the highest test AUROC.
+    """
+    if selection == "test":
+        yield from _audited(benchmark, recipes, epochs)
+        return
     trainings = dict.fromkeys((recipe.model, recipe.objective, recipe.lr) for recipe in recipes)
     outputs = {training: _attempt(_Trained.on, benchmark, *training, epochs) for training in trainings}
     for recipe in recipes:
-        trained = outputs[recipe.model, recipe.objective, recipe.lr]
-        if isinstance(trained, Exception):
-            yield recipe, trained
-        else:
-            yield recipe, _attempt(_results, benchmark, recipe, trained)
+        yield recipe, _scored(benchmark, recipe, outputs[recipe.model, recipe.objective, recipe.lr])
+
+
+def _scored(benchmark: Benchmark, recipe: Recipe, trained: _Trained | Exception) -> list[Result] | Exception:
+    return trained if isinstance(trained, Exception) else _attempt(_results, benchmark, recipe, trained)
+
+
+def _audited(
+    benchmark: Benchmark, recipes: Sequence[Recipe], epochs: int
+) -> Iterator[tuple[Recipe, list[Result] | Exception]]:
+    """Every tenth epoch's weights are scored by each of a training's recipes; the best on test data are kept."""
+    trainings: dict[tuple[str, Objective, float], list[Recipe]] = {}
+    for recipe in recipes:
+        trainings.setdefault((recipe.model, recipe.objective, recipe.lr), []).append(recipe)
+    for training, group in trainings.items():
+        best: dict[str, list[Result] | Exception] = {}
+        moments = _attempt(_moments, benchmark, *training, epochs)
+        for moment in [moments] if isinstance(moments, Exception) else moments:
+            trained = moment if isinstance(moment, Exception) else _attempt(_Trained.of, benchmark, *moment)
+            for recipe in group:
+                outcome = _scored(benchmark, recipe, trained)
+                if recipe.name not in best or _auroc(outcome) > _auroc(best[recipe.name]):
+                    best[recipe.name] = outcome
+        yield from ((recipe, best[recipe.name]) for recipe in group)
+
+
+def _auroc(outcome: list[Result] | Exception) -> float:
+    return -1.0 if isinstance(outcome, Exception) else fmean(result.detection.auroc for result in outcome)
 
 
 def _attempt(compute: Callable[..., Value], *arguments: object) -> Value | Exception:
@@ -103,6 +138,7 @@ class _Trained:
     inside: Outputs
     outside: dict[str, Outputs]
     val_loss: float
+    epoch: int
     seconds: dict[str, float]
 
     scores: dict[str, _Scores] = field(default_factory=dict)
@@ -110,7 +146,13 @@ class _Trained:
 
     @classmethod
     def on(cls, benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> _Trained:
-        model, val_loss, duration = _model(benchmark, name, objective, lr, epochs)
+        return cls.of(benchmark, *_model(benchmark, name, objective, lr, epochs))
+
+    @classmethod
+    def of(
+        cls, benchmark: Benchmark, model: nn.Module, val_loss: float, epoch: int, duration: float, epochs: int
+    ) -> _Trained:
+        """The outputs of a model that was trained so."""
         graph, others = prepare(benchmark.id), {key: prepare(ood) for key, ood in benchmark.ood.items()}
         for one in (graph, *others.values()):  # made ready once: what follows is inference
             Outputs.of(model, one)
@@ -118,7 +160,7 @@ class _Trained:
         inside = Outputs.of(model, graph)
         outside = {key: Outputs.of(model, ood) for key, ood in others.items()}
         seconds = {"train": duration, "epoch": duration / epochs, "forward": perf_counter() - start}
-        return cls(inside, outside, val_loss, seconds)
+        return cls(inside, outside, val_loss, epoch, seconds)
 
     def scored(self, method: Method, y: Tensor, mask: Tensor) -> _Scores:
         """The method's scores of the ID graph and of each OOD graph, with the seconds they take from the outputs on."""
@@ -139,22 +181,20 @@ class _Trained:
         return self.scores[key]
 
 
-def _model(
-    benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int
-) -> tuple[nn.Module, float, float]:
-    """A trained model, its ID validation loss, and how many seconds its training took.
+_Moment = tuple[nn.Module, float, int, float, int]  # model, validation loss, epoch, seconds, epochs in all
+
+
+def _model(benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> _Moment:
+    """A trained model, its ID validation loss and epoch, and how many seconds its training took.
 
     One trained without exposure is the same under every shift that leaves the ID graph alone: the last ones are kept.
     """
     key = (name, objective, lr, epochs, benchmark.seed, benchmark.id.x.device, fingerprint(benchmark.id))
     if key in _kept:
         return _kept[key]
-    start, graph = perf_counter(), benchmark.id
-    sizes = {"in_channels": graph.num_features, "hidden_channels": HIDDEN, "out_channels": benchmark.num_classes}
-    model = MODELS[name](**sizes).to(graph.x.device)
-    settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "seed": benchmark.seed}
-    history = train(model, graph, objective=objective, exposure=benchmark.exposure, **settings)
-    trained = model, min(history.val_loss), perf_counter() - start
+    start, model = perf_counter(), _fresh(benchmark, name)
+    history = _trained(model, benchmark, objective, lr, epochs)
+    trained = model, min(history.val_loss), history.best_epoch, perf_counter() - start, epochs
     if not objective.needs_exposure:
         _kept[key] = trained
         if len(_kept) > MOST_KEPT:
@@ -162,7 +202,42 @@ def _model(
     return trained
 
 
-_kept: dict[Hashable, tuple[nn.Module, float, float]] = {}
+def _fresh(benchmark: Benchmark, name: str) -> nn.Module:
+    graph = benchmark.id
+    sizes = {"in_channels": graph.num_features, "hidden_channels": HIDDEN, "out_channels": benchmark.num_classes}
+    model: nn.Module = MODELS[name](**sizes).to(graph.x.device)
+    return model
+
+
+def _trained(
+    model: nn.Module, benchmark: Benchmark, objective: Objective, lr: float, epochs: int, **watch: Any
+) -> History:
+    settings: dict[str, Any] = {"epochs": epochs, "lr": lr, "seed": benchmark.seed, **watch}
+    return train(model, benchmark.id, objective=objective, exposure=benchmark.exposure, **settings)
+
+
+def _moments(benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> Iterator[_Moment]:
+    """The model as it was at every tenth epoch, the last among them, and at its best on validation nodes."""
+    start, model, seen = perf_counter(), _fresh(benchmark, name), {}
+
+    def look(history: History) -> None:
+        epoch = len(history.val_loss) - 1
+        if epoch % MOMENTS == MOMENTS - 1 or epoch == epochs - 1:
+            seen[epoch] = copy.deepcopy(model.state_dict()), history.val_loss[-1]
+
+    history = _trained(model, benchmark, objective, lr, epochs, each_epoch=look)
+    duration, best = perf_counter() - start, copy.deepcopy(model.state_dict())
+    seen[history.best_epoch] = best, min(history.val_loss)
+
+    def walk() -> Iterator[_Moment]:
+        for epoch, (weights, loss) in sorted(seen.items()):
+            model.load_state_dict(weights)
+            yield model, loss, epoch, duration, epochs
+
+    return walk()
+
+
+_kept: dict[Hashable, _Moment] = {}
 
 
 def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Result]:
@@ -170,16 +245,18 @@ def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Re
     inside, outside, duration = trained.scored(recipe.method, graph.y, graph.train_mask)
     apart = inside[graph.test_mask].cpu().numpy(), _right(trained.inside, graph.y)[graph.test_mask].cpu().numpy()
     scores = {name: values.cpu().numpy() for name, values in outside.items()}
+    id_degrees = _degrees(trained.inside)[graph.test_mask.cpu().numpy()]
     seconds = {**trained.seconds, "score": duration}
     results = []
     for name, ood in benchmark.ood.items():
-        ood_scores = scores[name][ood.mask.cpu().numpy()]
+        degrees, mask = _degrees(trained.outside[name]), ood.mask.cpu().numpy()
+        ood_scores, among_degrees = scores[name][mask], id_degrees
         # ID nodes among which OOD nodes are planted, or the test nodes of a graph apart
         id_scores, right = apart
         if "test_mask" in ood:
             among = ood.test_mask.cpu()
             right = _right(trained.outside[name], ood.y).cpu()[among].numpy()
-            id_scores = scores[name][among.numpy()]
+            id_scores, among_degrees = scores[name][among.numpy()], degrees[among.numpy()]
         results.append(
             Result(
                 benchmark.name,
@@ -193,10 +270,19 @@ def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Re
                 right,
                 name,
                 trained.val_loss,
+                trained.epoch,
+                auroc_within(id_scores, ood_scores, among_degrees, degrees[mask]),
                 seconds,
             )
         )
     return results
+
+
+def _degrees(outputs: Outputs) -> NDArray[np.int64]:
+    """A number per node, the same for nodes of equal in- and out-degree."""
+    edges = outputs.graph.edges
+    both = edges.in_degrees.long() * (outputs.graph.edge_index.shape[1] + 1) + edges.out_degrees.long()
+    return np.asarray(both.cpu().numpy())
 
 
 def _right(outputs: Outputs, y: Tensor) -> Tensor:

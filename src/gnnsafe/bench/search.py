@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from gnnsafe.bench import paper
-from gnnsafe.bench.plan import Cell
+from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe, code_of, margins_text
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.study import Task
@@ -21,7 +21,7 @@ from gnnsafe.methods import MSP
 from gnnsafe.models import MODELS
 from gnnsafe.training import EnergyMargin
 
-__all__ = ["FOLDER", "STEPS", "Step", "Trial", "blind", "settled", "trials"]
+__all__ = ["AUDIT", "FOLDER", "STEPS", "Step", "Trial", "blind", "settled", "steps_of", "trials"]
 
 FOLDER = "search"  # in the store's
 
@@ -55,8 +55,9 @@ class Trial(Task):
         return self.runs()[0].key
 
     def benchmark(self) -> Benchmark:
-        """No test data."""
-        return blind(super().benchmark())
+        """No test data, unless they are to choose."""
+        whole = super().benchmark()
+        return whole if self.cell.selection == "test" else blind(whole)
 
 
 class Step(NamedTuple):
@@ -111,6 +112,25 @@ STEPS = (
 )
 
 
+AUDIT = (
+    Step(
+        "lr",
+        _rates,
+        lambda recipe: replace(recipe, chosen={}),
+        lambda record: -record.metrics["auroc"],
+        lambda recipe: f"{recipe.lr:g}",
+        f"highest AUROC on test data among {', '.join(map(str, paper.LEARNING_RATES))}",
+    ),
+    STEPS[1]._replace(reason=f"highest AUROC on test data among {len(paper.GRID)}"),
+)
+"""The same on test data: what choosing there would have gained. For the audit alone."""
+
+
+def steps_of(plan: Plan) -> tuple[Step, ...]:
+    """What is searched for before a plan is run."""
+    return AUDIT if plan.selection == "test" else STEPS if plan.search else ()
+
+
 def trials(work: Iterable[Task], step: Step) -> list[Trial]:
     """What has to be tried for these tasks: in the cell of seed 0, for all seeds."""
     found = {
@@ -135,7 +155,11 @@ def settled(work: Sequence[Task], step: Step, records: Iterable[Record]) -> list
     Protocol `paper`: each shift has its own, `rigorous`: the best mean over the data set's shifts. A value of which a
     trial failed is not chosen.
     """
-    losses = {record.key: step.loss(record) for record in records if not record.error}
+    tried: dict[Hashable, list[float]] = {}
+    for record in records:
+        if not record.error:
+            tried.setdefault(record.key, []).append(step.loss(record))
+    losses = {key: fmean(values) for key, values in tried.items()}  # over OOD graphs, where there are several
     found: dict[Hashable, dict[str, list[float]]] = {}
     for task in work:
         if task.cell.seed == 0:

@@ -14,7 +14,7 @@ import xxhash
 
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.paper import LEARNING_RATE
-from gnnsafe.bench.recipes import Protocol
+from gnnsafe.bench.recipes import Protocol, SelectedBy
 from gnnsafe.datasets import DATASETS
 from gnnsafe.errors import InputError, require
 from gnnsafe.files import replacing
@@ -50,6 +50,10 @@ class Record:
     lr: float = LEARNING_RATE
     chosen: dict[str, str] = field(default_factory=dict)
     """How each hyper-parameter was chosen."""
+    selection: SelectedBy = "validation"
+    """What chose the epoch and the hyper-parameters."""
+    epoch: int = -1
+    """Whose weights were scored, counted from 0; -1 where it is not known."""
     source: str = ""
     model: str = ""
     ood: str = ""
@@ -57,6 +61,8 @@ class Record:
     accuracy: float = 0.0
     curves: Curves | None = None
     """Of the scores; none where the run failed."""
+    within_degrees: float | None = None
+    """AUROC among nodes of equal in- and out-degree; None where there are no two such, one ID and one OOD."""
     val_loss: float = 0.0
     """The lowest ID validation loss: that of the epoch whose weights were scored."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -69,7 +75,7 @@ class Record:
         """All that decides the figures: a run is finished where a record has its key."""
         cell = (self.dataset, self.shift, self.seed, self.backbone, self.protocol, self.epochs, self.data)
         versions = (self.versions["gnnsafe"], self.versions["torch"])
-        return (*cell, self.method, *self.settings, *versions)
+        return (*cell, self.selection, self.method, *self.settings, *versions)
 
     @property
     def settings(self) -> tuple[Hashable, ...]:
@@ -160,7 +166,7 @@ CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable],
     (lambda r: None, lambda r: r.epochs, "of {0.epochs} epochs"),
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
     (
-        lambda r: (r.protocol, r.dataset, r.shift, r.backbone, r.method),
+        lambda r: (r.protocol, r.selection, r.dataset, r.shift, r.backbone, r.method),
         lambda r: r.settings,
         "of other settings for {0.method}",
     ),

@@ -14,21 +14,34 @@ from typing import Any
 import torch
 import xxhash
 
+from gnnsafe.bench.cores import ENDED
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
-from gnnsafe.bench.store import Record, write
+from gnnsafe.bench.store import Record, read, write
 from gnnsafe.datasets import DATASETS, Benchmark
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS, Model
 
-__all__ = ["Task", "carry_out", "chains", "code_version", "data_fingerprint", "demo_cell", "tasks"]
+__all__ = [
+    "Task",
+    "carry_out",
+    "chains",
+    "code_version",
+    "data_fingerprint",
+    "demo_cell",
+    "given_up",
+    "memory_needed",
+    "tasks",
+]
 
 OTHER_VERSIONS = {
     "python": platform.python_version(),
     **{name: metadata.version(name) for name in ("numpy", "scipy", "torch-geometric")},
 }
-MOVED = ("label", "domain", "time")  # shifts whose ID graph is their own
+START_MEMORY = 700.0  # MiB, of a process with torch and PyG
+NODE_MEMORY = 0.025  # MiB: activations, gradients and many methods' scores of a node, with room; a guess
+MOVED = ("label", "domain", "time", "control-half")  # shifts whose ID graph is their own
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,10 @@ class Task:
     @property
     def group(self) -> Hashable:
         """Tasks of one group share what is trained on their ID graph: their shifts leave it alone."""
-        return replace(self.cell, shift=self.cell.shift if self.cell.shift in MOVED else "")
+        shift, entry = self.cell.shift, DATASETS[self.cell.dataset]
+        if shift == "control-nothing" and entry.graph is None:  # on the ID graph of the data set's own shift
+            shift = next(iter(entry.own))
+        return replace(self.cell, shift=shift if shift in MOVED else "")
 
     def benchmark(self) -> Benchmark:
         """What the recipes are run on."""
@@ -93,7 +109,8 @@ class Task:
         except Exception as error:
             records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
         else:
-            outcomes = list(attempts(benchmark, self.recipes, epochs=self.cell.epochs))
+            cell = self.cell
+            outcomes = list(attempts(benchmark, self.recipes, epochs=cell.epochs, selection=cell.selection))
             sizes = (benchmark.id.num_features, HIDDEN, benchmark.num_classes)
             records = [
                 self.record(recipe, source=benchmark.source, model=f"{MODELS[recipe.model].__name__}{sizes}", **fields)
@@ -114,6 +131,8 @@ def _fields(outcome: list[Result] | Exception) -> list[dict[str, Any]]:
             "accuracy": result.accuracy,
             "curves": result.curves,
             "val_loss": result.val_loss,
+            "epoch": result.epoch,
+            "within_degrees": result.within_degrees,
             "seconds": result.seconds,
             "memory": _peak_memory(),
         }
@@ -170,6 +189,22 @@ def carry_out(chain: list[Task]) -> int:
     for task in chain:
         task.carry_out()
     return len(chain)
+
+
+def given_up(chain: list[Task]) -> int:
+    """Keep a failed record of each run of tasks whose process was ended, unless it was finished; returns how many."""
+    for task in chain:
+        finished = {record.key for record in read(task.folder)[0] if not record.error}
+        left = task.without(finished)
+        if left.recipes:
+            write(left.folder, [left.record(recipe, error=f"WorkerError: {ENDED}") for recipe in left.recipes])
+    return len(chain)
+
+
+def memory_needed(work: Iterable[Task]) -> float:
+    """MiB that the largest of these tasks may need: what a process has at its start, and so much for each node."""
+    largest = max((DATASETS[task.cell.dataset].nodes for task in work), default=0)
+    return START_MEMORY + NODE_MEMORY * largest
 
 
 def data_fingerprint(dataset: str, root: str | None) -> str:

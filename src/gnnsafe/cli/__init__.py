@@ -35,6 +35,7 @@ COMMANDS = {
     "inspect": "what is in the folder of a detector: gnnsafe inspect detector/",
     "serve": "detectors over HTTP, with a page: gnnsafe serve detector/ --graph graph/",
     "bench": "every method on every data set and shift over several seeds, resumable; then their order",
+    "leaderboard": "a page of all figures, each with its record; 'leaderboard check' for records that are to join",
     "report": "the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
 }
 """What each command does, in a line; it is the module of that name, with _ for -."""

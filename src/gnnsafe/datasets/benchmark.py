@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gnnsafe.datasets import shifts
-from gnnsafe.datasets.catalogue import DATASETS, Parts, synthetic_dataset
+from gnnsafe.datasets.catalogue import CONTROLS, DATASETS, Dataset, Parts, synthetic_dataset
 from gnnsafe.datasets.shifts.graphs import TestNodes
 from gnnsafe.errors import require, require_known, require_seed
 from gnnsafe.graph import Data, changed, moved
@@ -99,10 +99,11 @@ def load_benchmark(
     if shift in dataset.own:
         parts, source = dataset.own[shift](root, seed)
     else:
-        graph = dataset.redrawn if split == "random" and dataset.redrawn is not None else dataset.graph
-        assert graph is not None
-        data, source = graph(root, seed)
-        parts = _single_graph(data, shift, seed, test_nodes, dataset.middle)
+        data, source = _whole(dataset, root, seed, split)
+        if shift in CONTROLS:
+            parts = _control(data, shift, seed)
+        else:
+            parts = _single_graph(data, shift, seed, test_nodes, dataset.middle)
     if head == "id":
         parts = _id_classes_only(*parts)
     return Benchmark(name, shift, seed, *parts, num_classes=int(parts[0].y.max()) + 1, source=source)
@@ -122,6 +123,24 @@ def label_classes(num_classes: int, middle: int | None = None) -> tuple[set[int]
         return {0}, set()
     middle = min(num_classes // 2, num_classes - 3) if middle is None else middle
     return set(range(middle)), {middle}
+
+
+def _whole(dataset: Dataset, root: str | os.PathLike[str] | None, seed: int, split: Split) -> tuple[Data, str]:
+    """The one graph of a data set, or the ID graph of its own shift."""
+    graph = dataset.redrawn if split == "random" and dataset.redrawn is not None else dataset.graph
+    if graph is not None:
+        return graph(root, seed)
+    (inside, _, _), source = next(iter(dataset.own.values()))(root, seed)
+    return inside, source
+
+
+def _control(data: Data, shift: str, seed: int) -> Parts:
+    """ID against ID: nothing is to be told apart, and nothing is exposed."""
+    drawn = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    if shift == "control-nothing":
+        return data, None, {shift: shifts.nothing(data, drawn)}
+    here, there = shifts.other_half(data, drawn)
+    return here, None, {shift: there}
 
 
 def _id_classes_only(inside: Data, exposure: Data | None, outside: dict[str, Data]) -> Parts:

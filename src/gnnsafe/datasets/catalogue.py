@@ -19,14 +19,15 @@ from gnnsafe.datasets.shifts import domain, time
 from gnnsafe.datasets.splits import per_class_split, random_split
 from gnnsafe.graph import Data
 
-__all__ = ["DATASETS", "SINGLE_GRAPH", "Dataset", "Parts", "synthetic_dataset"]
+__all__ = ["CONTROLS", "DATASETS", "SINGLE_GRAPH", "Dataset", "Parts", "synthetic_dataset"]
 
 Root = str | os.PathLike[str] | None
-Parts = tuple[Data, Data, dict[str, Data]]  # ID graph, exposure graph, OOD graphs by name
+Parts = tuple[Data, Data | None, dict[str, Data]]  # ID graph, exposure graph if any, OOD graphs by name
 
 SINGLE_GRAPH = (
     "structure", "feature", "label", "rewire", "feature-noise", "perturb-edges", "planted-feature", "planted-structure",
 )  # fmt: skip
+CONTROLS = ("control-nothing", "control-half")  # of any data set: in which no node is OOD
 TENTHS = "a random split drawn from the seed, 1:1:8"
 PER_CLASS = "a random split drawn from the seed, 20 per class/500/1000"
 
@@ -52,7 +53,7 @@ class Dataset:
     @property
     def shifts(self) -> tuple[str, ...]:
         """The shifts that it can be put under."""
-        return (*(SINGLE_GRAPH if self.graph is not None else ()), *self.own)
+        return (*(SINGLE_GRAPH if self.graph is not None else ()), *self.own, *CONTROLS)
 
 
 def _at_hand(name: str) -> Callable[[Root], bool]:

@@ -65,7 +65,7 @@ def _evidence(part: Method, addend: Addend, outputs: Outputs, node: int) -> Evid
 
 def shares(own: Tensor, how: Propagation, edges: Edges, node: int) -> tuple[Share, ...]:
     """weight × own score of every node that counts, the heaviest first."""
-    row, own = how.weights(edges, node, num_nodes=len(own)).cpu(), own.cpu().double()
+    row, own = how.weights(edges, node, own).cpu(), own.cpu().double()
     nodes = row.nonzero().flatten()
     nodes = nodes[row[nodes].argsort(descending=True, stable=True)]
     columns = (nodes, row[nodes], own[nodes], row[nodes] * own[nodes])

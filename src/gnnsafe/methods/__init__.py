@@ -12,13 +12,16 @@ from gnnsafe.methods.agreement import Agreement
 from gnnsafe.methods.base import Method
 from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.consensus import Consensus
+from gnnsafe.methods.deep_ensemble import DeepEnsemble
 from gnnsafe.methods.degree import Degree
 from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.dirichlet_energy import DirichletEnergy
 from gnnsafe.methods.edge_disagreement import EdgeDisagreement
 from gnnsafe.methods.energy import Energy
+from gnnsafe.methods.energy_head import EnergyHead
 from gnnsafe.methods.entropy import Entropy
+from gnnsafe.methods.evidential_probe import EvidentialProbe
 from gnnsafe.methods.feature_norm import FeatureNorm
 from gnnsafe.methods.gebm import GEBM
 from gnnsafe.methods.gen import GEN
@@ -26,13 +29,16 @@ from gnnsafe.methods.gkde import GKDE
 from gnnsafe.methods.gnnsafe import GNNSafe
 from gnnsafe.methods.gpn import GPN
 from gnnsafe.methods.grasp import GRASP
+from gnnsafe.methods.in_degree import InDegree
 from gnnsafe.methods.knn import KNN
 from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.max_logit import MaxLogit
+from gnnsafe.methods.mc_dropout import MCDropout
 from gnnsafe.methods.mean_cosine import MeanCosine
 from gnnsafe.methods.msp import MSP
 from gnnsafe.methods.nonzero_features import NonzeroFeatures
 from gnnsafe.methods.odin import ODIN
+from gnnsafe.methods.out_degree import OutDegree
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.react import ReAct
@@ -53,20 +59,26 @@ __all__ = [
     "Agreement",
     "CentredCosine",
     "Consensus",
+    "DeepEnsemble",
     "Degree",
     "DegreeBalance",
     "DiffusedKNN",
     "DirichletEnergy",
     "EdgeDisagreement",
     "Energy",
+    "EnergyHead",
     "Entropy",
+    "EvidentialProbe",
     "FeatureNorm",
     "GNNSafe",
+    "InDegree",
+    "MCDropout",
     "Mahalanobis",
     "MaxLogit",
     "MeanCosine",
     "Method",
     "NonzeroFeatures",
+    "OutDegree",
     "OutOfPlace",
     "Propagated",
     "ReAct",
@@ -86,6 +98,10 @@ _OWN: dict[str, type[Method]] = {
     "mahalanobis": Mahalanobis,
     "gkde": GKDE,
     "gpn": GPN,
+    "deep-ensemble": DeepEnsemble,
+    "mc-dropout": MCDropout,
+    "evidential-probe": EvidentialProbe,
+    "energy-head": EnergyHead,
     "knn": KNN,
     "react": ReAct,
     "vim": ViM,
@@ -103,6 +119,8 @@ _OWN: dict[str, type[Method]] = {
     "feature-norm": FeatureNorm,
     "nonzero-features": NonzeroFeatures,
     "degree": Degree,
+    "in-degree": InDegree,
+    "out-degree": OutDegree,
     "degree-balance": DegreeBalance,
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gnnsafe.errors import require_whole
+from gnnsafe.homophily import roughness
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
@@ -32,14 +33,11 @@ class DirichletEnergy(Method):
         require_whole("steps", self.steps, 0)
 
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = h/√(1+d)."""
+        """The roughness, 0 where it is the rounding of what is subtracted."""
         edges, h = outputs.graph.edges, outputs.embeddings.double()
-        mean = edges.mean(h.dtype)
-        a = h / (1 + edges.in_degrees).sqrt()[:, None]
-        square = a.square().sum(dim=1)
-        squares = square + mean @ square
-        roughness = squares - 2 * (a * (mean @ a)).sum(dim=1)
-        return saturated(roughness.where(roughness > ROUNDING * squares, 0))
+        mean, square = edges.mean(h.dtype), h.square().sum(dim=1) / (1 + edges.in_degrees)
+        found = roughness(h, edges)
+        return saturated(found.where(found > ROUNDING * (square + mean @ square), 0))
 
     @property
     def propagation(self) -> Propagation:

@@ -10,7 +10,7 @@ from gnnsafe.edges import Isolated
 from gnnsafe.errors import require
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Propagation, check_propagation
+from gnnsafe.propagation import Propagation, Weighting, check_propagation
 
 __all__ = ["Propagated"]
 
@@ -20,17 +20,19 @@ class Propagated(Method):
     """Any method's score, propagated: K times s ← α s + (1−α) D⁻¹A s, as Wu et al. do with energy (2023).
 
     Propagation asks a node's surroundings: it helps where OOD nodes stand together, in a graph or a region of their
-    own, and hurts where they stand scattered among ID nodes.
+    own, and hurts where they stand scattered among ID nodes. With weighting="similarity" a node listens most to those
+    that score as it does: see `gnnsafe.propagation.Propagation`.
     """
 
     method: Method
     steps: int = 2
     alpha: float = 0.5
     isolated: Isolated = "keep"
+    weighting: Weighting = "equal"
 
     def __post_init__(self) -> None:
         require(isinstance(self.method, Method), "method", "be a method such as Energy()", repr(self.method))
-        check_propagation(self.steps, self.alpha, self.isolated)
+        check_propagation(self.steps, self.alpha, self.isolated, self.weighting)
 
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Propagated:
         """Fit the method within."""
@@ -49,7 +51,7 @@ class Propagated(Method):
     @property
     def propagation(self) -> Propagation:
         """As its settings say."""
-        return Propagation(self.steps, self.alpha, self.isolated)
+        return Propagation(self.steps, self.alpha, self.isolated, self.weighting)
 
     @property
     def says(self) -> str:

@@ -1,4 +1,4 @@
-"""The order of methods: by mean AUROC over all settings, a table per backbone."""
+"""The order of methods, a table per protocol and backbone: regimes side by side, controls beside them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,40 @@ from collections.abc import Sequence
 from gnnsafe.bench.store import Record
 from gnnsafe.report.document import Section
 from gnnsafe.report.grid import Entry, Grid
-from gnnsafe.report.places import Setting, mean_over, order, settings_of
+from gnnsafe.report.places import REGIMES, Place, Setting, mean_over, order, ranked_settings, settings_of
 from gnnsafe.report.ranks import ranking
 
 __all__ = ["order_lines", "order_section"]
 
 SHORT = {"structure": "S", "feature": "F", "label": "L", "planted-feature": "plant F", "planted-structure": "plant S"}
+HEADS = {"control-nothing": "nothing\nhappened", "control-half": "other\nhalf"}
+WITHIN = "equal\ndegrees"
 NONE = "–"
 
 
 def order_lines(records: Sequence[Record]) -> list[str]:
     """What the table shows, and what its marks mean."""
-    apart, planted = settings_of(records)
     places, first = order(records), records[0]
     most = max(place.seeds[1] for place in places)
     lines = [
         f"AUROC in percent, mean of {most} seed{'s' if most > 1 else ''}; {first.protocol} protocol, {first.backbone}, "
-        f"{first.epochs} epochs."
+        f"{first.epochs} epochs; rank: mean of the ranks in all settings."
     ]
-    if apart:
-        lines.append(f"mean: over {_listed(apart)}; rank: mean of the ranks in these")
-    if planted:
-        lines.append(f"planted: over {_listed(planted)}, OOD nodes among ID nodes")
+    lines += [f"{regime}: {REGIMES[regime]}; {_listed(found)}" for regime, found in settings_of(records).items()]
+    if any(place.within is not None for place in places):
+        lines.append("equal degrees: of time, among nodes of equal in- and out-degree: what is known beyond degrees")
+    if any(place.controls for place in places):
+        lines.append(
+            "nothing happened, other half: controls without any OOD node, mean over data sets; a fair score has 50"
+        )
+    if any(place.explained(setting) for place in places for setting in place.auroc):
+        lines.append("‡ half or more of what it has beyond 50, a control on that data set has too: an artefact")
     if any(place.exposure for place in places):
         lines.append("* trained with exposure to OOD nodes")
     if (found := ranking(records)) is not None:
         lines.append(found.line)
-    if any(len(place.auroc) < len(apart) + len(planted) for place in places):
-        lines.append("† not run, or failed, in some setting: no mean and no rank there")
+    if any(not set(ranked_settings(records)) <= set(place.auroc) for place in places):
+        lines.append("† not run, or failed, in some setting: no mean there and no rank")
     return lines
 
 
@@ -46,39 +52,40 @@ def _listed(settings: Sequence[Setting]) -> str:
 
 
 def order_section(records: Sequence[Record]) -> Section:
-    """The order with a column per setting, or, where a terminal has no room for that, per data set."""
-    apart, planted = settings_of(records)
+    """The order with a column per setting, or, where a terminal has no room for that, per regime alone."""
     each = {"\n".join([*dataset.split("-"), SHORT.get(shift, shift)]): [(dataset, shift)]
-            for dataset, shift in [*apart, *planted]}  # fmt: skip
-    datasets = {
-        dataset.replace("-", "\n"): [setting for setting in apart or planted if setting[0] == dataset]
-        for dataset in dict.fromkeys(dataset for dataset, _ in apart or planted)
-    }
+            for dataset, shift in ranked_settings(records)}  # fmt: skip
     lead, *notes = order_lines(records)
-    return Section("The order of methods", [lead], [_grid(records, each)], notes, narrow=[_grid(records, datasets)])
+    return Section("The order of methods", [lead], [_grid(records, each)], notes, narrow=[_grid(records, {})])
 
 
 def _grid(records: Sequence[Record], columns: dict[str, list[Setting]]) -> Grid:
     places, found = order(records), ranking(records)
     counts = {count for place in places for count in place.seeds}
-    apart, planted = settings_of(records)
-    head = ["#", "method", *(["mean"] if apart else []), *(["planted"] if planted else []), "rank",
-            *(["seeds"] if len(counts) > 1 else []), *columns]  # fmt: skip
+    regimes, within = list(settings_of(records)), any(place.within is not None for place in places)
+    controls = list(dict.fromkeys(control for place in places for control in place.controls))
+    head = ["#", "method", *regimes, "rank", *(["seeds"] if len(counts) > 1 else []), *([WITHIN] if within else []),
+            *(HEADS[control] for control in controls), *columns]  # fmt: skip
     rows = []
     for number, place in enumerate(places, 1):
-        missing = len(place.auroc) < len(apart) + len(planted)
+        missing = not set(ranked_settings(records)) <= set(place.auroc)
         figures = [
-            *([place.mean] if apart else []),
-            *([place.planted] if planted else []),
+            *(place.regimes[regime] for regime in regimes),
             place.rank,
             *([] if len(counts) == 1 else [place.seeds]),
-            *(mean_over(place.auroc, settings) for settings in columns.values()),
+            *([place.within] if within else []),
+            *(place.controls[control] for control in controls),
         ]
         alike = found is not None and found.with_the_best(place)
         marks = "*" * place.exposure + "†" * missing + "≈" * alike
         texts = (NONE if place.rank is None else str(number), place.method + marks, *map(_text, figures))
-        rows.append([Entry(text) for text in texts])
+        rows.append([Entry(text) for text in (*texts, *(_setting(place, settings) for settings in columns.values()))])
     return Grid("", head, rows, left=2)
+
+
+def _setting(place: Place, settings: Sequence[Setting]) -> str:
+    explained = any(place.explained(setting) for setting in settings)
+    return _text(mean_over(place.auroc, settings)) + "‡" * explained
 
 
 def _text(figure: float | tuple[int, int] | None) -> str:

@@ -1,4 +1,4 @@
-"""Places of methods among each other: by mean AUROC over all settings, and by mean rank in them."""
+"""Places of methods among each other: by regime, and by mean rank over all settings."""
 
 from __future__ import annotations
 
@@ -11,52 +11,124 @@ from scipy.stats import rankdata
 
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
+from gnnsafe.datasets import CONTROLS
 
-__all__ = ["Place", "Setting", "mean_over", "order", "settings_of"]
+__all__ = ["REGIMES", "Place", "Setting", "mean_over", "order", "ranked_settings", "regime_of", "settings_of"]
 
 Setting = tuple[str, str]  # data set, shift
+
+REGIMES = {
+    "whole": "OOD nodes are a graph of their own",
+    "classes": "classes that no training node has",
+    "time": "later nodes",
+    "planted": "OOD nodes among ID nodes",
+}
+"""The kinds of trouble, never averaged into one; controls are none."""
+ARTEFACT = 55.0  # AUROC in percent of a control, from which on it explains something
+SHARE = 0.5  # of what a figure has beyond 50, that a control must have too to explain it
 
 
 @dataclass(frozen=True)
 class Place:
-    """A method's place among all: its AUROC in percent by setting, and the means, where it was run in every setting."""
+    """A method's place among all: its AUROC in percent by setting, and by regime where it was run in all of that."""
 
     method: str
     exposure: bool
     seeds: tuple[int, int]
     """The fewest and the most, over settings."""
     auroc: dict[Setting, float]
-    mean: float | None
-    """Over settings in which the OOD nodes are a graph or classes of their own."""
-    planted: float | None
-    """Over settings in which they are planted among ID nodes."""
+    """Controls among them."""
+    regimes: dict[str, float | None]
+    """Means over the settings of each regime, by its name."""
+    controls: dict[str, float | None]
+    """Means over data sets of each control, 50 where a method is fair."""
+    within: float | None
+    """Mean over settings of time of the AUROC among nodes of equal in- and out-degree."""
     rank: float | None
-    """Mean over the settings of the mean, among methods that have one; 1 is best."""
+    """Mean over all settings but controls, among methods that were run in all of them; 1 is best."""
+
+    def explained(self, setting: Setting) -> bool:
+        """Whether a control of the same data set has half or more of what this figure has beyond 50.
+
+        A control scores a graph beside the training graph: it has no say where OOD nodes are in the graph of the ID
+        nodes that they are told from.
+        """
+        dataset, shift = setting
+        found = [self.auroc[dataset, control] for control in CONTROLS if (dataset, control) in self.auroc]
+        if not found or setting not in self.auroc or regime_of(shift) not in ("whole", "time"):
+            return False
+        return max(found) >= ARTEFACT and max(found) - 50 >= SHARE * (self.auroc[setting] - 50)
+
+
+def regime_of(shift: str) -> str:
+    """The regime of a shift; none, "", of a control.
+
+    >>> [regime_of(shift) for shift in ("structure", "label", "time", "planted-feature", "control-half")]
+    ['whole', 'classes', 'time', 'planted', '']
+    """
+    if shift in CONTROLS:
+        return ""
+    return "planted" if shift.startswith("planted-") else {"label": "classes", "time": "time"}.get(shift, "whole")
 
 
 def order(records: Sequence[Record]) -> list[Place]:
-    """The methods, best mean first; then those that were not run in every setting and so have none."""
+    """The methods, best mean rank first; then those that were not run in every setting and so have none."""
     table: dict[str, dict[Setting, float]] = {}
     seeds: dict[str, list[int]] = {}
     for summary in summaries(records):
         table.setdefault(summary.method, {})[summary.dataset, summary.shift] = summary.metrics["auroc"][0]
         seeds.setdefault(summary.method, []).append(summary.seeds)
     exposure = {record.method: record.exposure for record in records}
-    apart, planted = settings_of(records)
-    ranks = _mean_ranks(table, apart or planted)
+    regimes, controls, within = settings_of(records), _controls(records), _within(records)
+    ranks = _mean_ranks(table, ranked_settings(records))
     places = [
-        Place(name, exposure[name], (min(seeds[name]), max(seeds[name])), auroc, mean_over(auroc, apart),
-              mean_over(auroc, planted), ranks.get(name))
+        Place(
+            name,
+            exposure[name],
+            (min(seeds[name]), max(seeds[name])),
+            auroc,
+            {regime: mean_over(auroc, settings) for regime, settings in regimes.items()},
+            {control: mean_over(auroc, settings) for control, settings in controls.items()},
+            within.get(name),
+            ranks.get(name),
+        )
         for name, auroc in table.items()
-    ]  # fmt: skip
-    return sorted(places, key=lambda place: -(mean_over(place.auroc, apart or planted) or 0.0))
+    ]
+    return sorted(places, key=lambda place: (place.rank is None, place.rank or 0.0, -_best(place)))
 
 
-def settings_of(records: Iterable[Record]) -> tuple[list[Setting], list[Setting]]:
-    """The settings with OOD nodes apart, and those with planted ones."""
-    settings = list(dict.fromkeys((record.dataset, record.shift) for record in records))
-    planted = [setting for setting in settings if setting[1].startswith("planted-")]
-    return [setting for setting in settings if setting not in planted], planted
+def _best(place: Place) -> float:
+    return max((value for value in place.regimes.values() if value is not None), default=0.0)
+
+
+def _settings(records: Iterable[Record]) -> list[Setting]:
+    return list(dict.fromkeys((record.dataset, record.shift) for record in records))
+
+
+def settings_of(records: Iterable[Record]) -> dict[str, list[Setting]]:
+    """The settings of each regime that there is, in the order of `REGIMES`."""
+    settings = _settings(records)
+    found = {regime: [setting for setting in settings if regime_of(setting[1]) == regime] for regime in REGIMES}
+    return {regime: settings for regime, settings in found.items() if settings}
+
+
+def _controls(records: Iterable[Record]) -> dict[str, list[Setting]]:
+    settings = _settings(records)
+    found = {control: [setting for setting in settings if setting[1] == control] for control in CONTROLS}
+    return {control: settings for control, settings in found.items() if settings}
+
+
+def ranked_settings(records: Iterable[Record]) -> list[Setting]:
+    """All but the controls, regime by regime."""
+    return [setting for settings in settings_of(records).values() for setting in settings]
+
+
+def _within(records: Iterable[Record]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if regime_of(record.shift) == "time" and record.within_degrees is not None:
+            found.setdefault(record.method, []).append(100 * record.within_degrees)
+    return {method: mean(values) for method, values in found.items()}
 
 
 def mean_over(auroc: dict[Setting, float], settings: Sequence[Setting]) -> float | None:

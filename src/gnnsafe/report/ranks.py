@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import friedmanchisquare, studentized_range
 
 from gnnsafe.bench.store import Record
-from gnnsafe.report.places import Place, order, settings_of
+from gnnsafe.report.places import Place, order, ranked_settings
 
 __all__ = ["Ranking", "ranking"]
 
@@ -47,8 +47,7 @@ class Ranking:
 
 def ranking(records: Sequence[Record]) -> Ranking | None:
     """Of at least three methods in two settings, or none."""
-    apart, planted = settings_of(records)
-    settings = apart or planted
+    settings = ranked_settings(records)
     places = [place for place in order(records) if place.rank is not None]
     if len(places) < 3 or len(settings) < 2:
         return None

@@ -143,7 +143,12 @@ def _figure(column: Column, value: float | None) -> str:
 
 
 def sheets(records: Sequence[Record]) -> list[Sheet]:
-    """The tables of which there is at least one record, with the blocks of which there is one."""
+    """The tables of which there is at least one record, with the blocks of which there is one.
+
+    A data set that is a substitute for one of the paper's fills its columns, named as such, where the latter is not.
+    """
+    known = {record.dataset for record in records}
+    records = [record for record in records if paper.SUBSTITUTES.get(record.dataset) not in known]
     methods = paper.METHODS | {record.method: record.exposure for record in records}
     exposure = dict(sorted(methods.items(), key=lambda item: item[1]))  # stable: in the paper's order, then ours
     tables = []
@@ -199,12 +204,22 @@ def _block(
     for index, column in enumerate(known):
         for group in (False, True):
             _place([row for method, row in rows.items() if exposure[method] is group], index, column)
-    return Block(title, known, rows)
+    substitutes = sorted({r.dataset for r in records if r.dataset in paper.SUBSTITUTES and _of_any(r, known)})
+    return Block(title + "".join(f" ({name}, a substitute)" for name in substitutes), known, rows)
+
+
+def _of_any(record: Record, columns: Iterable[Column]) -> bool:
+    return any(_matches(column, record) for column in columns)
 
 
 def _matches(column: Column, record: Record) -> bool:
     shift, _, graph = column.shift.partition(":")
-    return record.dataset == column.dataset and shift in ("", record.shift) and graph in ("", record.ood)
+    return _stands_for(record) == column.dataset and shift in ("", record.shift) and graph in ("", record.ood)
+
+
+def _stands_for(record: Record) -> str:
+    """Its data set, or the paper's for which it is a substitute."""
+    return paper.SUBSTITUTES.get(record.dataset, record.dataset)
 
 
 def _by_method(column: Column, records: Sequence[Record]) -> dict[str, list[float]]:

@@ -3,8 +3,10 @@
 from gnnsafe.arguments import check_configuration
 from gnnsafe.errors import require
 from gnnsafe.registry import Registry
+from gnnsafe.training.dirichlet_margin import DirichletMargin
 from gnnsafe.training.kernel_dirichlet import KernelDirichlet
 from gnnsafe.training.loop import History, train
+from gnnsafe.training.members import MemberCrossEntropy
 from gnnsafe.training.objectives import (
     BoundedEnergy,
     CrossEntropy,
@@ -13,16 +15,20 @@ from gnnsafe.training.objectives import (
     OutlierExposure,
 )
 from gnnsafe.training.posterior import UncertainCrossEntropy
+from gnnsafe.training.synthetic_exposure import SyntheticExposure
 
 __all__ = [
     "OBJECTIVES",
     "BoundedEnergy",
     "CrossEntropy",
+    "DirichletMargin",
     "EnergyMargin",
     "History",
     "KernelDirichlet",
+    "MemberCrossEntropy",
     "Objective",
     "OutlierExposure",
+    "SyntheticExposure",
     "UncertainCrossEntropy",
     "train",
 ]
@@ -34,6 +40,9 @@ _OWN: dict[str, type[Objective]] = {
     "bounded-energy": BoundedEnergy,
     "kernel-dirichlet": KernelDirichlet,
     "uncertain-cross-entropy": UncertainCrossEntropy,
+    "member-cross-entropy": MemberCrossEntropy,
+    "synthetic-exposure": SyntheticExposure,
+    "dirichlet-margin": DirichletMargin,
 }
 
 

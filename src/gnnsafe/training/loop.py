@@ -15,8 +15,8 @@ from gnnsafe.checks import Task, check_binary
 from gnnsafe.edges import Edges
 from gnnsafe.errors import TrainingError, is_number, require, require_seed, require_whole
 from gnnsafe.graph import Graph, node_labels, node_mask
-from gnnsafe.models.passes import passes
-from gnnsafe.outputs import Outputs
+from gnnsafe.models.passes import Passes, passes
+from gnnsafe.outputs import Classifier, Outputs, embeddings_of
 from gnnsafe.prepared import PreparedGraph, admitted, prepare
 from gnnsafe.randomness import OwnRandomness
 from gnnsafe.regions import excerpt
@@ -135,13 +135,21 @@ def _minimise(
         exposure_rows, exposure_read = _read(exposure, objective, "mask")
         outside = passes(model, exposure, exposure_rows, val[:0], beside=inside)
     history = History()
+
+    def seen(one: Passes, graph: PreparedGraph) -> Outputs:
+        if not objective.reads_embeddings:
+            return Outputs(one.training(), graph, task)
+        with embeddings_of(model) as embeddings:
+            logits = one.training()
+        return Outputs(logits, graph, task, Classifier(model, task=task), embeddings[-1])
+
     try:
         model.eval()  # as whoever looks at it between epochs finds it; passes that need training mode set it
         objective.begin_epoch(model, 0)
         for epoch in range(epochs):
             with random:
-                outputs = Outputs(inside.training(), read, task)
-                exposed = Outputs(outside.training(), exposure_read, task) if outside is not None else None
+                outputs = seen(inside, read)
+                exposed = seen(outside, exposure_read) if outside is not None else None
                 loss = objective.loss(outputs, exposed, epoch=epoch)
             model.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -40,6 +40,9 @@ class Objective(metaclass=PlainNumbers):
     needs_exposure: ClassVar[bool] = False
     """Whether the loss reads exposure nodes."""
 
+    reads_embeddings: ClassVar[bool] = False
+    """Whether it reads embeddings too, those of all nodes (its `reach` is None), or asks the model again."""
+
     def __init_subclass__(cls) -> None:
         """Who writes another loss says anew what it reads."""
         if "loss" in vars(cls) and "reach" not in vars(cls):

@@ -4,11 +4,13 @@
     features    feature (blends of two nodes), feature_noise (Gaussian, Bernoulli)
     nodes       label (by class), time (by year), domain (by graph)
     one graph   planted: OOD nodes among the ID nodes of the same graph
+    controls    nothing (a few edges less), other_half: no node is OOD, and no method should tell them apart
 
 The same seed gives the same graph bit for bit. What a shift leaves alone is shared with the graph it was given.
 """
 
 from gnnsafe.datasets.shifts.blocks import block_model, structure
+from gnnsafe.datasets.shifts.controls import nothing, other_half
 from gnnsafe.datasets.shifts.edges import perturb_edges, rewire
 from gnnsafe.datasets.shifts.features import feature, feature_noise
 from gnnsafe.datasets.shifts.groups import domain, label, time
@@ -20,6 +22,8 @@ __all__ = [
     "feature",
     "feature_noise",
     "label",
+    "nothing",
+    "other_half",
     "perturb_edges",
     "planted",
     "rewire",

@@ -1,0 +1,161 @@
+"""Whether records may join the leaderboard: complete, of this code and these data, honestly chosen, reproducible."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from gnnsafe.bench import search, store
+from gnnsafe.bench.own import own_recipes
+from gnnsafe.bench.plan import Cell
+from gnnsafe.bench.recipes import PUBLISHED, UNCHOSEN, Recipe
+from gnnsafe.bench.run import attempts
+from gnnsafe.bench.store import Record
+from gnnsafe.bench.study import data_fingerprint
+from gnnsafe.datasets import DATASETS
+from gnnsafe.errors import InputError, require
+
+__all__ = ["FEWEST_SEEDS", "Finding", "findings"]
+
+FEWEST_SEEDS = 3
+CLOSE = 0.005  # AUROC: another machine's rounding, not another method
+HONEST = (PUBLISHED, UNCHOSEN, *(step.reason for step in search.STEPS), "every trial failed")
+
+
+class Finding(NamedTuple):
+    """What one rule says of a folder."""
+
+    rule: str
+    holds: bool
+    text: str
+
+
+def findings(folder: Path, *, root: str | None, version: str, files: Sequence[str] = ()) -> list[Finding]:
+    """Rule by rule, in their order; the last, a re-run of one drawn cell, only where all others hold."""
+    records, broken = store.read(folder)
+    require(bool(records) or bool(broken), str(folder), "hold records of 'gnnsafe bench'", "none")
+    found = [
+        _whole(records, broken),
+        _versions(records, version),
+        _data(records, root),
+        _seeds(records),
+        _honest(records),
+    ]
+    if all(finding.holds for finding in found):
+        drawn = random.SystemRandom().choice(sorted(records, key=lambda record: repr(record.key)))
+        found.append(_reproduced(drawn, records, root, files))
+    return found
+
+
+def _finding(rule: str, complaints: Iterable[str], good: str) -> Finding:
+    wrong = list(dict.fromkeys(complaints))
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return Finding(rule, not wrong, wrong[0] + more if wrong else good)
+
+
+def _whole(records: Sequence[Record], broken: int) -> Finding:
+    wrong = [f"{broken} lines are damaged, or were changed since they were written"] * bool(broken)
+    wrong += [f"failed: {record.run}: {record.error}" for record in store.select(records).failures]
+    return _finding("records", wrong, f"{len(records)} records, none damaged or failed")
+
+
+def _versions(records: Iterable[Record], version: str) -> Finding:
+    ours = {"gnnsafe": version, "torch": torch.__version__}
+    wrong = [
+        f"{record.run}: {name} {record.versions[name]}, where {value} would check it"
+        for record in records
+        for name, value in ours.items()
+        if record.versions[name] != value
+    ]
+    return _finding("versions", wrong, f"gnnsafe {version}, torch {ours['torch']}")
+
+
+def _data(records: Sequence[Record], root: str | None) -> Finding:
+    wrong, known = [], sorted({record.dataset for record in records})
+    for dataset in known:
+        if dataset not in DATASETS or not DATASETS[dataset].at_hand(root):
+            wrong.append(f"{dataset} is not at hand, so that its fingerprint cannot be compared; pass --data")
+            continue
+        expected = data_fingerprint(dataset, root)
+        others = {record.data for record in records if record.dataset == dataset} - {expected}
+        wrong += [f"{dataset} has fingerprint {other}, not {expected}: other data" for other in sorted(others)]
+    return _finding("data", wrong, f"fingerprints of {', '.join(known)} agree")
+
+
+def _seeds(records: Sequence[Record]) -> Finding:
+    groups: dict[tuple[str, ...], set[int]] = {}
+    for record in records:
+        if not record.error:
+            key = (record.dataset, record.shift, record.backbone, record.protocol, record.selection, record.method)
+            groups.setdefault(key, set()).add(record.seed)
+    most = max((max(seeds) + 1 for seeds in groups.values()), default=0)
+    wrong = [f"{most} seeds, at least {FEWEST_SEEDS} are asked for"] * (most < FEWEST_SEEDS)
+    for setting, seeds in groups.items():
+        if missing := sorted({*range(most)} - seeds):
+            wrong.append(
+                f"{' '.join(setting[:2])}, {setting[-1]}: seeds {', '.join(map(str, missing))} of {most} are missing"
+            )
+    return _finding("seeds", wrong, f"{most} seeds of everything")
+
+
+def _honest(records: Iterable[Record]) -> Finding:
+    wrong = []
+    for record in records:
+        if record.selection != "validation":
+            wrong.append(f"{record.run}: chosen on test data (--selection {record.selection})")
+        wrong += [
+            f"{record.run}: {name} was chosen in a way that is not known ({how})"
+            for name, how in record.chosen.items()
+            if not any(reason in how for reason in HONEST)
+        ]
+    return _finding("selection", wrong, "by ID validation and held-out exposure nodes, as recorded")
+
+
+def _reproduced(drawn: Record, records: Iterable[Record], root: str | None, files: Sequence[str]) -> Finding:
+    try:
+        recipe = _recipe(drawn, files)
+        cell = _cell(drawn)
+        benchmark = cell.benchmark(root)
+        ((_, outcome),) = attempts(benchmark, [recipe], epochs=cell.epochs, selection=cell.selection)
+    except InputError as error:
+        return Finding("re-run", False, f"{drawn.run}: {error}")
+    if isinstance(outcome, Exception):
+        return Finding("re-run", False, f"{drawn.run}: it failed here ({type(outcome).__name__}: {outcome})")
+    again = {result.ood: result.detection.auroc for result in outcome}
+    same = [record for record in records if record.key == drawn.key and not record.error]
+    gap = max(abs(again[record.ood] - record.metrics["auroc"]) for record in same)
+    text = f"{drawn.run}: AUROC differs by {gap:.2g}, at most {CLOSE} is asked for"
+    return Finding("re-run", gap <= CLOSE, text)
+
+
+def _cell(record: Record) -> Cell:
+    return Cell(
+        record.dataset,
+        record.shift,
+        record.seed,
+        record.backbone,
+        record.protocol,
+        record.epochs,
+        record.selection,
+    )
+
+
+def _recipe(record: Record, files: Sequence[str]) -> Recipe:
+    """The recipe that the record is of, with its values: gnnsafe's own, or of one of the files."""
+    own = [recipe for file in files for recipe in own_recipes(file, backbone=record.backbone)]
+    named = [recipe for recipe in (*own, *_cell(record).recipes()) if recipe.name == record.method]
+    if not named:
+        raise InputError(f"no method is called {record.method!r}; pass its file, --methods FILE.py")
+    changes: list[Callable[[Recipe], list[Recipe]]] = [step.values for step in search.STEPS]
+    for _ in changes:
+        named += [value for recipe in named for change in changes for value in change(recipe)]
+    for recipe in named:
+        found = (repr(recipe.method), repr(recipe.objective), recipe.code, recipe.lr)
+        if found == (record.method_repr, record.objective_repr, record.code, record.lr):
+            return replace(recipe, chosen=record.chosen)
+    raise InputError(f"{record.method!r} is not what it was: another file, or settings that no search has")

@@ -1,0 +1,81 @@
+"""`gnnsafe leaderboard`: the page of all figures, and the check of records that are to join it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from gnnsafe import __version__
+from gnnsafe.bench import store
+from gnnsafe.bench.joining import findings
+from gnnsafe.bench.study import code_version
+from gnnsafe.cli.options import names, path, place
+from gnnsafe.cli.report import FOLDER, selected
+from gnnsafe.display import shown
+from gnnsafe.errors import InputError
+from gnnsafe.files import replacing
+from gnnsafe.report.leaderboard import as_leaderboard_page, leaderboard
+
+__all__ = ["configure"]
+
+CHECK = "check"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describe the command `leaderboard`."""
+    parser.description = (
+        "Writes leaderboard.html, one page that works offline (sorted by a click, filtered by regime, data set, "
+        "exposure and selection; each number opens its record), and leaderboard.json, from the records of 'gnnsafe "
+        "bench'. With 'check' before the folder it says whether these records may join: none damaged or failed, this "
+        "version, the data's fingerprints, complete seeds, chosen without test data; then one drawn cell is run again."
+    )
+    parser.add_argument(
+        "folders",
+        metavar="FOLDER",
+        nargs="*",
+        type=path,
+        help=f"'check', or nothing, and a folder with records (default: {FOLDER})",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        type=path,
+        help="where to write them (default: 'leaderboard' beside the records)",
+    )
+    parser.add_argument("--data", metavar="FOLDER", type=place, help="check: the data root (default: $GNNSAFE_DATA)")
+    parser.add_argument(
+        "--methods", metavar="FILES", type=names, default=(), help="check: files of the methods that are your own"
+    )
+    parser.set_defaults(command=_leaderboard)
+
+
+def _leaderboard(arguments: argparse.Namespace) -> int:
+    first, *others = arguments.folders or [FOLDER]
+    if str(first) == CHECK and others:
+        return _check(others, arguments)
+    if others:
+        raise InputError(f"'FOLDER' must be one (got {len(others) + 1})")
+    records, code = selected(first)
+    if not records:
+        raise InputError(f"'{first}' must hold records of 'gnnsafe bench' (got none)")
+    board, out = leaderboard(records), store.opened(arguments.out or first / "leaderboard")
+    texts = {"leaderboard.json": json.dumps(board, ensure_ascii=False, indent=1) + "\n"}
+    texts["leaderboard.html"] = as_leaderboard_page(board)
+    for name, text in texts.items():
+        with replacing(out / name) as part:
+            part.write_text(text, encoding="utf-8", errors="backslashreplace")
+        print(shown(out / name))
+    return code
+
+
+def _check(folders: list[Path], arguments: argparse.Namespace) -> int:
+    if len(folders) > 1 or arguments.out is not None:
+        raise InputError("'check' must be followed by one folder, without --out (got more)")
+    found = findings(folders[0], root=arguments.data, version=code_version(__version__), files=arguments.methods)
+    width = max(len(finding.rule) for finding in found)
+    for finding in found:
+        print(shown(f"{'ok  ' if finding.holds else 'no  '} {finding.rule:<{width}}  {finding.text}"))
+    holds = all(finding.holds for finding in found)
+    print("These records may join." if holds else "These records may not join yet.")
+    return 0 if holds else 1

@@ -1,0 +1,146 @@
+"""Joining the leaderboard, as docs/leaderboard.md tells it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gnnsafe import __version__, cli
+from gnnsafe.bench import store
+from gnnsafe.bench.joining import findings
+from gnnsafe.bench.study import code_version
+
+PAGE = Path(__file__).parents[2] / "docs" / "leaderboard.md"
+METHOD = '''
+from dataclasses import dataclass
+
+from gnnsafe.methods import Method
+
+
+@dataclass
+class JoiningMargin(Method):
+    """Smallest lead of a class over the next: z_2 − z_1."""
+
+    base_reach = 0
+
+    def base_scores(self, outputs):
+        best = outputs.logits.topk(2, dim=1).values
+        return best[:, 1] - best[:, 0]
+'''
+
+
+def test_the_page_does_what_it_says(tmp_path, monkeypatch, capsys):
+    """Its commands, in their order, in ten lines."""
+    text = PAGE.read_text(encoding="utf-8")
+    told = [line for line in text.splitlines() if re.match(r"\d\. |   ", line) and "    gnnsafe" not in line]
+    assert len(told) <= 10
+    (tmp_path / "mine.py").write_text(METHOD)
+    monkeypatch.chdir(tmp_path)
+    commands = [line.split() for line in text.splitlines() if line.startswith("       gnnsafe ")]
+    assert [words[1] for words in commands] == ["bench", "leaderboard", "leaderboard"]
+    for words in commands:
+        assert cli.main(shlex.split(" ".join(words))[1:] + (["--jobs", "1"] if words[1] == "bench" else [])) == 0
+    out = capsys.readouterr().out
+    assert "These records may join." in out
+    assert re.search(r"ok   re-run +synthetic feature, gcn, seed \d, JoiningMargin.*: AUROC differs by", out)
+    board = json.loads((tmp_path / "my-results/leaderboard/leaderboard.json").read_text(encoding="utf-8"))
+    assert {entry["method"] for entry in board["entries"]} == {"JoiningMargin", "JoiningMargin K=2"}
+    assert board["entries"][0]["record"]["seeds"] == [0, 1, 2]
+    assert "JoiningMargin" in (tmp_path / "my-results/leaderboard/leaderboard.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("honest")
+    settings = ["--datasets", "synthetic", "--shifts", "feature", "--methods", "msp,energy-ft", "--seeds", "3"]
+    assert cli.main(["bench", *settings, "--epochs", "2", "--jobs", "1", "--out", str(folder)]) == 0
+    return folder
+
+
+def found(folder: Path, **changes) -> dict[str, tuple[bool, str]]:
+    options = {"root": None, "version": code_version(__version__), **changes}
+    return {finding.rule: (finding.holds, finding.text) for finding in findings(folder, **options)}
+
+
+def rewritten(honest: Path, folder: Path, change) -> Path:
+    """The records, each as `change` makes it (None: left out), in a folder of their own."""
+    for record in store.read(honest)[0]:
+        if (new := change(record)) is not None:
+            store.write(folder, [new])
+    return folder
+
+
+def test_honest_records_hold_in_every_rule(honest):
+    rules = found(honest)
+    assert list(rules) == ["records", "versions", "data", "seeds", "selection", "re-run"]
+    assert all(holds for holds, _ in rules.values()), rules
+
+
+def test_another_version(honest):
+    holds, text = found(honest, version="9.9")["versions"]
+    assert not holds
+    assert "where 9.9 would check it" in text
+
+
+def changed(**changes):
+    from dataclasses import replace
+
+    return lambda record: replace(record, **changes)
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "text"),
+    [
+        ("data", changed(data="abc"), "synthetic has fingerprint abc, not "),
+        ("data", changed(dataset="nowhere"), "nowhere is not at hand"),
+        ("seeds", lambda r: None if (r.method, r.seed) == ("MSP", 1) else r, "synthetic feature, MSP: seeds 1 of 3"),
+        ("seeds", lambda r: None if r.seed else r, "1 seeds, at least 3 are asked for"),
+        ("selection", changed(selection="test"), "chosen on test data"),
+        ("selection", changed(chosen={"lr": "0.01, as I liked it"}), "lr was chosen in a way that is not known"),
+        ("records", changed(error="OSError: no"), "failed: synthetic feature, gcn, seed"),
+    ],
+)
+def test_what_does_not_join(honest, tmp_path, rule, change, text):
+    rules = found(rewritten(honest, tmp_path, change))
+    assert not rules[rule][0]
+    assert text in rules[rule][1]
+    assert "re-run" not in rules
+
+
+def test_records_that_were_written_over(honest, tmp_path):
+    for path in honest.glob("*.jsonl"):
+        (tmp_path / path.name).write_text(path.read_text().replace('"auroc": 0.', '"auroc": 0.9'))
+    assert not found(tmp_path)["records"][0]
+
+
+def test_figures_that_cannot_be_had_again(honest, tmp_path):
+    def better(record):
+        return changed(metrics={**record.metrics, "auroc": 0.999})(record)
+
+    holds, text = found(rewritten(honest, tmp_path, better))["re-run"]
+    assert not holds
+    assert "AUROC differs by" in text
+
+
+def test_a_method_that_nobody_knows(honest, tmp_path):
+    holds, text = found(rewritten(honest, tmp_path, changed(method="Mine")))["re-run"]
+    assert not holds
+    assert "no method is called 'Mine'; pass its file, --methods FILE.py" in text
+
+
+def test_settings_that_are_not_those_of_the_name(honest, tmp_path):
+    holds, text = found(rewritten(honest, tmp_path, changed(method_repr="MSP(gamma=3)")))["re-run"]
+    assert not holds
+    assert "is not what it was" in text
+
+
+def test_the_command_says_so_in_one_line(tmp_path, capsys):
+    assert cli.main(["leaderboard", "check", str(tmp_path)]) == 2
+    assert "must hold records of 'gnnsafe bench'" in capsys.readouterr().err
+    assert cli.main(["leaderboard", str(tmp_path)]) == 2
+    assert cli.main(["leaderboard", "a", "b"]) == 2
+    assert cli.main(["leaderboard", "check", "a", "--out", "b"]) == 2

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from gnnsafe.bench import paper
+from gnnsafe.report.audit import audit_section
+from gnnsafe.report.order import order_lines
+from gnnsafe.report.results import as_csv, order_sections, study_document
+
+
+def texts(grid):
+    return [[entry.text for entry in row] for row in grid.rows]
+
+
+def test_published_test_selected_and_honest_side_by_side(record):
+    honest = [record(shift=shift, method="Energy", auroc=auroc, seed=seed) for shift, auroc in
+              (("structure", 0.7), ("label", 0.9)) for seed in range(2)]  # fmt: skip
+    chosen = [record(shift=shift, method="Energy", auroc=auroc, seed=seed, selection="test") for shift, auroc in
+              (("structure", 0.78), ("label", 0.91)) for seed in range(2)]  # fmt: skip
+    alone = [record(method="MSP", auroc=0.99, selection="test"), record(method="ODIN", auroc=0.6)]
+    section = audit_section([*honest, *chosen, *alone])
+    summary, rows = map(texts, section.grids)
+    assert rows == [
+        ["Energy", "cora", "label", f"{paper.published('cora', 'label', 'Energy'):.2f}", "91.0", "90.0", "+1.0"],
+        [
+            "Energy",
+            "cora",
+            "structure",
+            f"{paper.published('cora', 'structure', 'Energy'):.2f}",
+            "78.0",
+            "70.0",
+            "+8.0",
+        ],
+    ]
+    assert summary == [["Energy", "paper", "gcn", "2", "+4.5"]]
+    assert "never ranked" in section.text[0]
+    assert "test-selected" in section.grids[1].head
+
+
+def test_test_selected_figures_are_in_no_other_table(record):
+    records = [record(method="Energy", auroc=0.7), record(method="Energy", auroc=0.95, selection="test")]
+    (section,) = order_sections(records)
+    assert texts(section.grids[0])[0][2] == "70.0"
+    assert ",AUROC,95," not in as_csv(records)
+    assert ",auroc,95," not in as_csv(records)
+    assert ",auroc,70," in as_csv(records)
+    assert order_lines(records[:1])
+    document = study_document(records, {})
+    others = [section for section in document.sections if not section.title.startswith("Audit")]
+    grids = [grid for section in others for grid in section.grids]
+    assert not any("95.0" in entry for grid in grids for row in texts(grid) for entry in row)
+
+
+def test_nothing_to_audit(record):
+    assert audit_section([record(method="Energy")]) is None
+    assert audit_section([record(method="Energy", selection="test")]) is None
+    assert audit_section([]) is None
