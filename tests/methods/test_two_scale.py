@@ -151,6 +151,13 @@ def test_weights_of_a_graph_with_a_region_by_hand():
     assert found.each.tolist() == pytest.approx([*own[:2], own[2] + t, w, w * 0.105 / 0.305])
 
 
+def test_surroundings_count_most_where_a_graph_is_odd_as_a_whole():
+    found = Weights.of(torch.tensor([0.0, 0.6, 0.0, 0.0, 0.3]).double(), 2, 1, PLAIN)
+    o = sigmoid((0.6 - 0.48) / 0.03)
+    assert found.regions.item() < 0.001
+    assert found.each[-1].item() == pytest.approx(0.25 + 1.75 * o)
+
+
 def test_where_odd_nodes_stand():
     def regions(*q: float, plain: torch.Tensor = PLAIN) -> float:
         return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, plain).regions)

@@ -151,7 +151,7 @@ class TwoScale(Method):
         """What each E of a node adds to z, and what the graph that was seen last made of z."""
         figures = {
             "regions": float(self.regions_),
-            "surroundings": float(surroundings_weight(self.regions_)),
+            "surroundings": float(surroundings_weight(self.regions_, self.openness_)),
             "openness": float(self.openness_),
             "lift": LIFT * float(self.openness_),
             "shift": float(self.shift_),

@@ -17,17 +17,19 @@ u', v = (0.005 + q) / (0.005 + the largest q), of evidence that it is unknown, o
 o = the larger of a = sigmoid((the largest q of the first kind − 0.48) / 0.03) and
     b = sigmoid((the largest q of the second kind − 4 x − 0.25) / 0.05): how far the graph as a whole is odd, 0 to 1;
 
-z = (1 − t) (Σ_own u (E − Ē) + ¼ Σ_surroundings v (E − Ē)) + t (Σ_unknown u' (E − Ē) + 2 Σ_surroundings v (E − Ē)),
-    Ē the mean of E over the calibration nodes;
+w = ¼ + 1¾ · the larger of t and o;
+
+z = (1 − t) Σ_own u (E − Ē) + t Σ_unknown u' (E − Ē) + w Σ_surroundings v (E − Ē), Ē the mean of E over the calibration
+    nodes;
 score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights, continued beyond them;
 p-values compare −log p(z − δ), δ = (1 − the larger of a and b max(0, 1 − 20 s)) · max(0, Q − the calibration nodes' Q),
     Q the quantile ½ − ¼ t of z, s the share of nodes whose z is below the calibration nodes' median.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
-say counts little where odd nodes are scattered, and most where they stand together, where nobody asks whether a node is
-unlike its neighbours; and a graph that is odd as a whole lifts all its nodes by 4 o. p-values say how a node stands
-among ID nodes under the same weights: they are without that lift, and, unless no usual node is left in the graph,
-without what its usual nodes say that trouble beside them has added to all (δ).
+say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
+unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a node
+stands among ID nodes under the same weights: they are without that lift, and, unless no usual node is left in the
+graph, without what its usual nodes say that trouble beside them has added to all (δ).
 """
 
 from __future__ import annotations
@@ -66,8 +68,8 @@ def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
 def excess(evidence: Tensor, usual: Tensor) -> Tensor:
     """q of each evidence beyond the usual shares: E [nodes, parts], NaN where it says nothing.
 
-    >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.1])).tolist()
-    [0.4]
+    >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.25])).tolist()
+    [0.25]
     """
     return (_rare_shares(evidence) - usual).clamp(min=0)
 
@@ -106,7 +108,8 @@ class Weights(NamedTuple):
         own_weights = (1 - t) * u + t * torch.cat([torch.zeros_like(first), _relative(second)])
         odd = torch.sigmoid((_largest(first) - UNLIKE[0]) / UNLIKE[1])
         strange = torch.sigmoid((unexplained - UNKNOWN[0]) / UNKNOWN[1])
-        return cls(torch.cat([own_weights, surroundings_weight(t) * v]), t, odd, strange)
+        w = surroundings_weight(t, torch.maximum(odd, strange))
+        return cls(torch.cat([own_weights, w * v]), t, odd, strange)
 
     @property
     def openness(self) -> Tensor:
@@ -114,9 +117,9 @@ class Weights(NamedTuple):
         return torch.maximum(self.unlike, self.unknown)
 
 
-def surroundings_weight(regions: Tensor) -> Tensor:
-    """w = ¼ (1 − t) + 2 t."""
-    return LEAST + (MOST - LEAST) * regions
+def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
+    """w = ¼ + 1¾ · the larger of t and o."""
+    return LEAST + (MOST - LEAST) * torch.maximum(regions, openness)
 
 
 def added(weights: Weights, values: Tensor, known: Tensor) -> Tensor:
