@@ -74,7 +74,7 @@ def test_addends_by_hand():
     }
     assert words == (
         "Together that is as rare as one ID node in 99 (-log p = 4.59).",
-        "Odd nodes are scattered in this graph (t = 0.00), which as a whole is usual (openness 0.00): "
+        "Odd nodes are unlike their neighbours in this graph (t = 0.00), which as a whole is usual (openness 0.00): "
         "surroundings count little (w = 0.25 of 2).",
         "p-values compare 3.59: without 1.00 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )

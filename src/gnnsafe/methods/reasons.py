@@ -70,7 +70,7 @@ def graph_in_words(
 ) -> tuple[str, ...]:
     """How rare a node's evidence is, where odd nodes stand, how odd the graph is, and what lift and shift δ did."""
     together = (
-        "Odd nodes are scattered",
+        "Odd nodes are unlike their neighbours",
         "It does not show whether odd nodes stand together",
         "Odd nodes stand together",
     )
