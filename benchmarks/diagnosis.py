@@ -71,19 +71,24 @@ def _cases(root: str, only: str | None) -> Iterator[Case]:
 
 
 def _new_classes(part: str, root: str, name: str, backbone: str, left_out: set[int]) -> Iterator[Case]:
+    taught, whole, new = without_classes(root, name, left_out)
+    detector, found = _diagnosed(taught, backbone, draws=1)  # the verdict about new classes needs no shift
+    real = _reality(detector, found, taught, whole, whole.test_mask, new)
+    for trouble in (NEW_CLASSES, OVERALL):
+        yield Case.of(part, name, backbone, trouble, " ".join(map(str, sorted(left_out))), found, real)
+
+
+def without_classes(root: Any, name: str, left_out: set[int], seed: int = 0) -> tuple[Any, Any, torch.Tensor]:
+    """A graph without some classes, to be taught; the whole one, to be met; and which nodes are of new classes."""
     graph = DATASETS[name].graph
     assert graph is not None
-    data, _ = graph(root, 0)
+    data, _ = graph(root, seed)
     data = changed(data, x=data.x.to_sparse_csr() if name == "coauthor-cs" else data.x)
     new = torch.isin(data.y, torch.tensor(sorted(left_out)))
     classes = data.y[~new].unique()
     numbered = torch.searchsorted(classes, data.y).clamp(max=len(classes) - 1).where(~new, -1)
     whole = changed(data, y=numbered, **{mask: data[mask] & ~new for mask in MASKS})
-    taught = _induced(whole, ~new)
-    detector, found = _diagnosed(taught, backbone, draws=1)  # the verdict about new classes needs no shift
-    real = _reality(detector, found, taught, whole, whole.test_mask, new)
-    for trouble in (NEW_CLASSES, OVERALL):
-        yield Case.of(part, name, backbone, trouble, " ".join(map(str, sorted(left_out))), found, real)
+    return _induced(whole, ~new), whole, new
 
 
 def _years(root: str, seed: int) -> Iterator[Case]:

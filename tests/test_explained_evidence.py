@@ -54,7 +54,8 @@ def test_addends_by_hand():
     method = TwoScale(unlike=(MSP(),), unknown=(Energy(),), surroundings=(GNNSafe(),))
     method.known_ = torch.tensor([[0.5, 3.0, torch.nan], [1.5, 1.0, torch.nan]]).double()
     method.weights_ = torch.tensor([2.0, 0.5, 0.25]).double()
-    method.openness_, method.shift_ = torch.tensor(0.0).double(), torch.tensor(1.0).double()
+    zero, one = torch.tensor(0.0).double(), torch.tensor(1.0).double()
+    method.regions_, method.openness_, method.shift_ = zero, zero, one
     addends, words, figures = method.reasons(torch.tensor([math.log(20), torch.nan, 1.0]).double())
     assert addends[0] == (pytest.approx(0.05), 2.0, pytest.approx(2 * (math.log(20) - 1)), "")
     assert addends[1] == (None, 0.5, 0.0, ALONE)
@@ -63,8 +64,9 @@ def test_addends_by_hand():
     # and beyond it −log p grows by 1 for each 1, as one node alone has no spread
     z = 2 * (math.log(20) - 1)
     assert figures == {
-        "openness": 0.0,
+        "regions": 0.0,
         "surroundings": 0.25,
+        "openness": 0.0,
         "lift": 0.0,
         "shift": 1.0,
         "rarity": pytest.approx(math.log(3) + z - 0.5),
@@ -72,26 +74,30 @@ def test_addends_by_hand():
     }
     assert words == (
         "Together that is as rare as one ID node in 99 (-log p = 4.59).",
-        "Judged by its nodes one by one, the graph as a whole is usual (openness 0.00): "
+        "Odd nodes are unlike their neighbours in this graph (t = 0.00), which as a whole is usual (openness 0.00): "
         "surroundings count little (w = 0.25 of 2).",
-        "p-values compare 3.59: without 1.00 of its evidence, as the graph's median lies above ID nodes'.",
+        "p-values compare 3.59: without 1.00 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )
 
 
 def test_words_about_a_graph():
-    half = graph_in_words(openness=0.5, surroundings=1.125, lift=2.0, shift=0.5, rarity=2.0, compared=1.25)
+    half = graph_in_words(regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, rarity=2.0, compared=1.25)
     assert half == (
         "Together that is as rare as one ID node in 7 (-log p = 2).",
-        "Judged by its nodes one by one, the graph as a whole is half odd (openness 0.50): "
-        "surroundings count in part (w = 1.12 of 2).",
+        "It does not show whether odd nodes stand together in this graph (t = 0.50), "
+        "which as a whole is half odd (openness 0.50): surroundings count in part (w = 1.12 of 2).",
         "p-values compare 1.25: without the 2.00 that the graph adds to every score "
-        "and 0.50 of its evidence, as the graph's median lies above ID nodes'.",
+        "and 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )
-    odd = graph_in_words(openness=1.0, surroundings=2.0, lift=4.0, shift=0.0, rarity=1e30, compared=1e30)
+    odd = graph_in_words(regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, rarity=1e30, compared=1e30)
     assert odd[0] == "Together that is as rare as one ID node in 1e+304 (-log p = 1e+30)."
-    assert "the graph as a whole is odd (openness 1.00)" in odd[1]
-    assert "count much (w = 2.00 of 2)" in odd[1]
-    usual = graph_in_words(openness=0.0, surroundings=0.25, lift=0.0, shift=0.0, rarity=-1.0, compared=-1.0)
+    assert odd[1] == (
+        "Odd nodes stand together in this graph (t = 1.00), which as a whole is odd (openness 1.00): "
+        "surroundings count much (w = 2.00 of 2)."
+    )
+    usual = graph_in_words(
+        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, rarity=-1.0, compared=-1.0
+    )
     assert len(usual) == 2
     assert usual[0] == "Together that is as rare as one ID node in 1 (-log p = -1)."
 
@@ -161,7 +167,7 @@ def test_a_graph_that_is_odd_as_a_whole(graph, tmp_path):
     assert why.figures["openness"] > 0.9
     assert why.figures["lift"] == pytest.approx(4 * why.figures["openness"])
     assert str(why).startswith(f"Node 3 scores {why.score:.4g}, above")
-    assert "the graph as a whole is odd (openness" in str(why)
+    assert "which as a whole is odd (openness" in str(why)
     assert f"p-values compare {why.compared:.4g}: without the " in str(why)
     chart = why.chart().to_dict()
     note = f"Colours are by what p-values compare, {why.compared:.4g} for this node: see the text."

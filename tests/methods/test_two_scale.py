@@ -22,7 +22,8 @@ from gnnsafe import Detector, Outputs
 from gnnsafe.calibration import conformal_p_values
 from gnnsafe.errors import CalibrationWarning, InputError
 from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
-from gnnsafe.methods.evidence import Compared, Weights, continued_rarity, degree_bounds, excess, rarity
+from gnnsafe.methods.evidence import Compared, continued_rarity, degree_bounds, rarity
+from gnnsafe.methods.weighing import Weights, added, excess, usual_shares
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
@@ -97,31 +98,76 @@ def test_a_node_at_the_centre_is_like_nobody():
 
 
 def test_excess_by_hand():
-    evidence = torch.zeros(10, 3)
+    evidence, tenth = torch.zeros(10, 3), torch.full((3,), 0.1)
     evidence[:4, 1] = 9.0
     evidence[0, 2] = 9.0
-    assert excess(evidence).tolist() == pytest.approx([0.0, 0.3, 0.0])
+    assert excess(evidence, tenth).tolist() == pytest.approx([0.0, 0.3, 0.0])
+    assert excess(evidence, torch.tensor([0.0, 0.15, 0.02])).tolist() == pytest.approx([0.0, 0.25, 0.08])
     evidence[5:, 1] = torch.nan  # of whom it says nothing
-    assert excess(evidence).tolist() == pytest.approx([0.0, 0.7, 0.0])
-    assert excess(torch.full((10, 3), torch.nan)).tolist() == [0.0] * 3
+    assert excess(evidence, tenth).tolist() == pytest.approx([0.0, 0.7, 0.0])
+    assert excess(torch.full((10, 3), torch.nan), tenth).tolist() == [0.0] * 3
 
 
-FEATURES = torch.tensor([False, True, False, False, False])  # unlike: two, unknown: one, surroundings: two
+def test_usual_shares_by_hand():
+    """Those of the graph fitted, but no more than chance explains among 36 calibration nodes, or 9 of them."""
+    evidence = torch.zeros(100, 4)
+    evidence[:12, 0], evidence[:30, 1], evidence[:30, 2], evidence[:, 3] = 9.0, 9.0, 9.0, torch.nan
+    known = torch.zeros(36, 4)
+    known[9:, 2], known[:, 3] = torch.nan, torch.nan
+    assert usual_shares(evidence, known).tolist() == pytest.approx([0.12, 0.1 + 0.3 / 6, 0.1 + 0.3 / 3, 0.1])
+
+
+PLAIN = torch.tensor([False, True, False, False, False])  # unlike: two, unknown: one, surroundings: two
 
 
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-def test_weights_of_a_graph_with_few_odd_nodes_by_hand():
-    """Features unlike the neighbours' in excess 0.08 explain 0.08 of the 0.28 nodes that seem unknown."""
-    each, openness = Weights.of(torch.tensor([0.0, 0.08, 0.28, 0.0, 0.9]).double(), 2, 1, FEATURES)
-    u = [0.02 / 0.22, 0.1 / 0.22, 1.0]
+def test_weights_of_a_graph_with_scattered_nodes_by_hand():
+    """Features unlike the neighbours' in excess 0.08 explain all of the 0.28 nodes that seem unknown, or 0.08 of it."""
+    found = Weights.of(torch.tensor([0.0, 0.08, 0.28, 0.0, 0.9]).double(), 2, 1, PLAIN)
+    t = 0.005**2 / (0.005**2 + 0.085**2)
+    u = [0.005 / 0.205, 0.085 / 0.205, 1.0]
     scale = math.sqrt(3 / sum(value**2 for value in u))
-    o = max(sigmoid((0.08 - 0.48) / 0.03), sigmoid((0.28 - 4 * 0.08 - 0.25) / 0.05))
-    w = 0.25 + 1.75 * o
-    assert openness.item() == pytest.approx(o)
-    assert each.tolist() == pytest.approx([scale * value for value in u] + [w * 0.02 / 0.92, w])
+    own = [(1 - t) * scale * value for value in u]
+    w = 0.25 * (1 - t) + 2 * t
+    assert found.regions.item() == pytest.approx(t)
+    assert found.each.tolist() == pytest.approx([*own[:2], own[2] + t, w * 0.005 / 0.905, w])
+    assert found.unlike.item() == pytest.approx(sigmoid((0.08 - 0.48) / 0.03))
+    assert found.unknown.item() == pytest.approx(sigmoid((0.28 - 4 * 0.08 - 0.25) / 0.05))
+    assert found.openness.item() == max(found.unlike.item(), found.unknown.item())
+
+
+def test_weights_of_a_graph_with_a_region_by_hand():
+    """0.07 of the nodes are unknown, 0.01 unlike their neighbours: 0.03 remain, beside 0.01."""
+    found = Weights.of(torch.tensor([0.0, 0.01, 0.07, 0.3, 0.1]).double(), 2, 1, PLAIN)
+    t = 0.035**2 / (0.035**2 + 0.015**2)
+    u = [0.005 / 0.065, 0.015 / 0.065, 1.0]
+    scale = math.sqrt(3 / sum(value**2 for value in u))
+    own = [(1 - t) * scale * value for value in u]
+    w = 0.25 * (1 - t) + 2 * t
+    assert found.regions.item() == pytest.approx(t)
+    assert found.each.tolist() == pytest.approx([*own[:2], own[2] + t, w, w * 0.105 / 0.305])
+
+
+def test_surroundings_count_most_where_a_graph_is_odd_as_a_whole():
+    found = Weights.of(torch.tensor([0.0, 0.6, 0.0, 0.0, 0.3]).double(), 2, 1, PLAIN)
+    o = sigmoid((0.6 - 0.48) / 0.03)
+    assert found.regions.item() < 0.001
+    assert found.each[-1].item() == pytest.approx(0.25 + 1.75 * o)
+
+
+def test_where_odd_nodes_stand():
+    def regions(*q: float, plain: torch.Tensor = PLAIN) -> float:
+        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, plain).regions)
+
+    assert regions(0.0, 0.0, 0.0) == 0.5  # nothing shows
+    assert regions(0.0, 0.0, 0.02) > 0.95
+    assert regions(0.0, 0.02, 0.0) < 0.05
+    assert regions(0.0, 0.02, 0.08) < 0.05  # beside scattered ones
+    assert regions(0.2, 0.0, 0.3) > 0.95  # what a model says does not count
+    assert regions(0.2, 0.0, 0.3, plain=torch.zeros(5, dtype=torch.bool)) < 0.05  # unless nothing else does
 
 
 def test_what_opens_a_graph():
@@ -129,12 +175,28 @@ def test_what_opens_a_graph():
     where features are unlike, as beside planted nodes."""
 
     def openness(*q: float) -> float:
-        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, FEATURES).openness)
+        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, PLAIN).openness)
 
     assert openness(0.0, 0.0, 0.0) < 0.01
     assert openness(0.0, 0.6, 0.0) > 0.95
     assert openness(0.0, 0.0, 0.42) > 0.95
     assert openness(0.0, 0.2, 0.7) < 0.01
+
+
+def test_what_trouble_has_added_by_hand():
+    def found(regions: float, unlike: float, unknown: float) -> Weights:
+        return Weights(torch.ones(1), *(torch.tensor(value).double() for value in (regions, unlike, unknown)))
+
+    known, values = torch.arange(101.0).double(), 2 * torch.arange(101.0).double()  # 25 of 101 values are below 50
+    assert added(found(0.0, 0.0, 0.0), values, known).item() == 50  # the medians are 100 and 50
+    assert added(found(1.0, 0.0, 0.0), values, known).item() == 25  # the quartiles 50 and 25
+    assert added(found(0.0, 0.25, 0.0), values, known).item() == 0.75 * 50
+    assert added(found(0.0, 0.0, 1.0), values, known).item() == 50  # a quarter of the nodes is as usual as half are
+    assert added(found(0.0, 0.0, 1.0), values + 60, known).item() == 0  # none is: all of it is theirs
+    few = torch.cat([torch.zeros(1), torch.full((99,), 90.0)]).double()  # one in a hundred is usual
+    assert added(found(0.0, 0.0, 1.0), few, known).item() == pytest.approx((1 - 0.8) * 40)
+    assert added(found(0.0, 0.0, 0.0), values / 4, known).item() == 0  # never less than nothing
+    assert added(found(0.0, 0.0, 0.0), values[:0], known).item() == 0
 
 
 def test_rarity_by_degree_by_hand():
@@ -199,7 +261,7 @@ def test_evidence_that_finds_nothing_hardly_counts():
     found[:200] = 5.0
     evidence = torch.cat([found[:, None], -noise.log(), found[:, None]], dim=1)
     features = torch.arange(8) == 7
-    each = Weights.of(excess(evidence), 7, 0, features).each
+    each = Weights.of(excess(evidence, torch.full((8,), 0.1)), 7, 0, features).each
     score, plain = (evidence - 1) @ each, evidence[:, :7].sum(dim=1)
     assert [float((s[:200, None] > s[None, 200:]).double().mean()) for s in (score, plain)] == pytest.approx(
         [1.0, 0.93], abs=0.02
@@ -227,12 +289,14 @@ def test_the_score_is_its_evidence_put_together(detector, blocks):
     energy = rarity(Energy().score(outputs), Energy().score(outputs)[blocks.val_mask])
     torch.testing.assert_close(evidence[:, 5], energy)
     scored = method.scored(outputs)
-    each, openness = Weights.of(excess(evidence), 4, 2, torch.arange(9) == 1)
+    usual = usual_shares(evidence, method.known_)
+    plain = (torch.arange(9) == 1) | (torch.arange(9) == 3)  # features and degrees are read without a model
+    found = Weights.of(excess(evidence, usual), 4, 2, plain)
     means = method.known_.nanmean(dim=0)
-    z, known = ((rows - means).nan_to_num(0.0) @ each for rows in (evidence, method.known_))
-    shift = (1 - openness) * (z.median() - known.median()).clamp(min=0)
+    z, known = ((rows - means).nan_to_num(0.0) @ found.each for rows in (evidence, method.known_))
+    shift = added(found, z, known)
     torch.testing.assert_close(scored.compared, continued_rarity(z - shift, known).float())
-    torch.testing.assert_close(scored.scores, (continued_rarity(z, known) + 4 * openness).float())
+    torch.testing.assert_close(scored.scores, (continued_rarity(z, known) + 4 * found.openness).float())
     assert 0.8 < float(method.known_.nanmean()) < 1.05  # 1 on average, less what n nodes leave out
 
 

@@ -42,7 +42,7 @@ class Explanation:
     graph: tuple[str, ...]
     """What the graph as a whole did to that, in words."""
     figures: Mapping[str, float]
-    """The same as numbers: for `TwoScale` openness, surroundings' weight, lift and shift, and −log p before them."""
+    """The same as numbers: for `TwoScale` t, surroundings' weight, openness, lift and shift, −log p before them."""
     task: Task
     logits: tuple[float, ...]
     probabilities: tuple[float, ...]

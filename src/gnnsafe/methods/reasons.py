@@ -12,7 +12,7 @@ __all__ = ["Addend", "Reasons", "centred_addends", "graph_in_words"]
 
 ALONE = "nobody points to it"
 ALIKE = "ID nodes are all alike in it (edges both ways, or none)"
-USUAL, ODD = 1 / 3, 2 / 3  # openness
+LOW, HIGH = 1 / 3, 2 / 3  # of regions and openness
 MILLION = 1e6
 TOLD = 0.005  # a shift or lift that shows in figures of this size
 
@@ -59,19 +59,34 @@ def centred_addends(row: Tensor, known: Tensor, weights: Tensor) -> tuple[Addend
 
 
 def graph_in_words(
-    *, openness: float, surroundings: float, lift: float, shift: float, rarity: float, compared: float
+    *,
+    regions: float,
+    surroundings: float,
+    openness: float,
+    lift: float,
+    shift: float,
+    rarity: float,
+    compared: float,
 ) -> tuple[str, ...]:
-    """How rare a node's evidence is, how odd its graph is as a whole, and what lift and shift δ made of the score."""
-    odd, much = (
-        ("usual", "little") if openness < USUAL else ("odd", "much") if openness > ODD else ("half odd", "in part")
+    """How rare a node's evidence is, where odd nodes stand, how odd the graph is, and what lift and shift δ did."""
+    together = (
+        "Odd nodes are unlike their neighbours",
+        "It does not show whether odd nodes stand together",
+        "Odd nodes stand together",
     )
+    much = _by(max(regions, openness), ("little", "in part", "much"))
     one_in = math.exp(min(max(rarity, 0.0), 700.0))  # of which float64 has the exponential
     how_rare = f"{one_in:,.0f}" if one_in < MILLION else f"{one_in:.0e}"
     without = [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
-    without += [f"{shift:.2f} of its evidence, as the graph's median lies above ID nodes'"] * (shift >= TOLD)
+    without += [f"{shift:.2f} of its evidence, by which usual nodes of this graph lie above ID nodes"] * (shift >= TOLD)
     return (
         f"Together that is as rare as one ID node in {how_rare} (-log p = {rarity:.4g}).",
-        f"Judged by its nodes one by one, the graph as a whole is {odd} (openness {openness:.2f}): "
+        f"{_by(regions, together)} in this graph (t = {regions:.2f}), "
+        f"which as a whole is {_by(openness, ('usual', 'half odd', 'odd'))} (openness {openness:.2f}): "
         f"surroundings count {much} (w = {surroundings:.2f} of 2).",
         *([f"p-values compare {compared:.4g}: without {' and '.join(without)}."] if without else []),
     )
+
+
+def _by(value: float, words: tuple[str, str, str]) -> str:
+    return words[0] if value < LOW else words[2] if value > HIGH else words[1]

@@ -15,11 +15,12 @@ from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
-from gnnsafe.methods.evidence import Compared, Weights, continued_rarity, excess, surroundings_weight
+from gnnsafe.methods.evidence import Compared, continued_rarity
 from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
+from gnnsafe.methods.weighing import Weights, added, excess, surroundings_weight, usual_shares
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import saturated
 
@@ -51,11 +52,12 @@ class TwoScale(Method):
     """Own evidence a and the surroundings' b: Σu E(a) + w Σv E(b), E = −log p, weights read from the graph (ours).
 
     E says how rare a score is among ID validation nodes, for own evidence among those of about the same in-degree;
-    `gnnsafe.methods.evidence` has the formulae. Own evidence: a prediction, features and an embedding `unlike` the
+    `gnnsafe.methods.weighing` has the formulae. Own evidence: a prediction, features and an embedding `unlike` the
     neighbours', and many edges out and few in; an embedding `unknown` to training nodes, and energy. Evidence of the
-    `surroundings`: energy, Mahalanobis and KNN distance, propagated far; it counts little where few nodes are odd by
-    themselves and most where the graph is, so the score suits OOD nodes among ID nodes and a graph or region of their
-    own. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training nodes.
+    `surroundings`: energy, Mahalanobis and KNN distance, propagated far; it counts little where odd nodes are scattered
+    among others and most where they stand together, so the score suits OOD nodes among ID nodes and a region (a new
+    class) or a graph of their own. Which it is the graph says, beside the one that was fitted. Evidence that finds
+    nothing in a graph hardly counts in it. KNN compares with at most 1,000 training nodes.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. Weights are the same for all nodes of a graph;
     a graph that is scored as a whole leaves its weights behind, by which parts of it are scored (`score_new`). The
@@ -71,7 +73,10 @@ class TwoScale(Method):
     degrees_: Tensor = fitted()
     known_: Tensor = fitted()
     """Their evidence, each of them held against the others."""
+    usual_: Tensor = fitted()
+    """Shares of nodes that are rare by each part, in the graph that was fitted."""
     weights_: Tensor = fitted()
+    regions_: Tensor = fitted()
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
 
@@ -108,7 +113,9 @@ class TwoScale(Method):
         scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
         self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
         self.known_ = self._evidence(self.calibration_, self.degrees_, among=True)
-        vars(self).update(vars(self.for_graph(self._evidence(scores, degrees))))
+        rows = self._evidence(scores, degrees)
+        self.usual_ = usual_shares(rows, self.known_)
+        vars(self).update(vars(self.for_graph(rows)))
         return self
 
     def rows(self, outputs: Outputs) -> Tensor:
@@ -121,12 +128,11 @@ class TwoScale(Method):
         return self._evidence(scores, outputs.graph.edges.in_degrees)
 
     def for_graph(self, rows: Tensor) -> TwoScale:
-        """The same with the weights of a graph, its openness, and by how much its ID nodes are lifted."""
-        features = torch.tensor([isinstance(method, CentredCosine) for method in self.parts()], device=rows.device)
-        new = copy.copy(self)
-        new.weights_, new.openness_ = Weights.of(excess(rows), len(self.unlike), len(self.unknown), features)
-        lifted = new.weighted(rows).median() - new.weighted(self.known_).median()
-        new.shift_ = (1 - new.openness_) * lifted.clamp(min=0)
+        """The same with the weights of a graph, its openness, and what trouble in it has added to usual nodes."""
+        plain = torch.tensor([not method.needs_model() for method in self.parts()], device=rows.device)
+        new, found = copy.copy(self), Weights.of(excess(rows, self.usual_), len(self.unlike), len(self.unknown), plain)
+        new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
+        new.shift_ = added(found, new.weighted(rows), new.weighted(self.known_))
         return new
 
     def weighed(self, rows: Tensor) -> Tensor:
@@ -162,8 +168,9 @@ class TwoScale(Method):
     def reasons(self, row: Tensor) -> Reasons:
         """What each E of a node adds to z, and what the graph that was seen last made of z."""
         figures = {
+            "regions": float(self.regions_),
+            "surroundings": float(surroundings_weight(self.regions_, self.openness_)),
             "openness": float(self.openness_),
-            "surroundings": float(surroundings_weight(self.openness_)),
             "lift": LIFT * float(self.openness_),
             "shift": float(self.shift_),
             "rarity": float(self._rarity(self.weighted(row[None]))),

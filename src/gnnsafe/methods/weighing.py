@@ -1,0 +1,145 @@
+"""How much each evidence counts in a graph, by what the graph as a whole looks like: are its odd nodes scattered?
+
+Evidence (`gnnsafe.methods.evidence`: E of every node, 1 on average for an ID node) is of three kinds: the node is
+unlike its neighbours, it is unknown to the model, its surroundings are odd. Shares of rare nodes say which to hear:
+
+q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
+    this graph. Usual is the share in the graph that was fitted, and at most 0.1 and a standard error of such a share
+    among the calibration nodes (that graph may have odd nodes of its own);
+x = the largest q of evidence that asks no model: OOD nodes scattered among ID nodes have it. They make those around
+    them look unknown, too, and so explain as much of that, in regions up to four times as much;
+y = max(0, the largest q of evidence that the node is unknown − 4 x): OOD nodes that stand together have it, and not x;
+t = (0.005 + y)² / ((0.005 + y)² + (0.005 + x)²): 0 where odd nodes are scattered, 1 where they stand in regions (or are
+    the graph), ½ where nothing shows;
+u = (0.005 + r) / (0.005 + the largest r), r = q of evidence that the node is unlike its neighbours, max(0, q − x) of
+    evidence that it is unknown, both together scaled to Σ u² = their number;
+u', v = (0.005 + q) / (0.005 + the largest q), of evidence that it is unknown, of the surroundings';
+o = the larger of a = sigmoid((the largest q of the first kind − 0.48) / 0.03) and
+    b = sigmoid((the largest q of the second kind − 4 x − 0.25) / 0.05): how far the graph as a whole is odd, 0 to 1;
+
+w = ¼ + 1¾ · the larger of t and o;
+
+z = (1 − t) Σ_own u (E − Ē) + t Σ_unknown u' (E − Ē) + w Σ_surroundings v (E − Ē), Ē the mean of E over the calibration
+    nodes;
+score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights, continued beyond them;
+p-values compare −log p(z − δ), δ = (1 − the larger of a and b max(0, 1 − 20 s)) · max(0, Q − the calibration nodes' Q),
+    Q the quantile ½ − ¼ t of z, s the share of nodes whose z is below the calibration nodes' median.
+
+So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
+say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
+unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a node
+stands among ID nodes under the same weights: they are without that lift, and, unless no usual node is left in the
+graph, without what its usual nodes say that trouble beside them has added to all (δ).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Weights", "added", "excess", "surroundings_weight", "usual_shares"]
+
+RARE = 0.1  # a p-value below which a node is rare
+FLOOR = 0.005  # what evidence without any excess counts for
+LEAST, MOST = 0.25, 2.0  # what surroundings count for
+UNLIKE, UNKNOWN = (0.48, 0.03), (0.25, 0.05)  # the excess at which a graph is half odd, and the width of that step
+EXPLAINED = 4  # times the excess that asks no model: so much of unknown nodes may be due to scattered ones
+LEFT = 20  # times the share of usual nodes: with one in twenty a graph is not odd to the last node
+
+
+def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
+    """The share of rare nodes to expect of each evidence: that of the graph fitted, as far as chance may explain it.
+
+    Args:
+        evidence: E of that graph's nodes, [nodes, parts], NaN where it says nothing.
+        known: E of the calibration nodes, whose number says how far a share of 0.1 is off by chance.
+
+    >>> usual_shares(torch.tensor([[0.0], [0.0], [0.0], [9.0]]), torch.zeros(9, 1)).tolist()
+    [0.2]
+    """
+    said = (~known.isnan()).sum(dim=0).clamp(min=1)
+    shares = torch.where(evidence.isnan().all(dim=0), RARE, _rare_shares(evidence))
+    return torch.minimum(shares, RARE + (RARE * (1 - RARE) / said.double()).sqrt())
+
+
+def excess(evidence: Tensor, usual: Tensor) -> Tensor:
+    """q of each evidence beyond the usual shares: E [nodes, parts], NaN where it says nothing.
+
+    >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.25])).tolist()
+    [0.25]
+    """
+    return (_rare_shares(evidence) - usual).clamp(min=0)
+
+
+def _rare_shares(evidence: Tensor) -> Tensor:
+    rare = (evidence > -math.log(RARE)).sum(dim=0).double()
+    return rare / (~evidence.isnan()).sum(dim=0).clamp(min=1)
+
+
+class Weights(NamedTuple):
+    """What a graph as a whole says: how much each evidence counts in it, where its odd nodes stand, how odd it is."""
+
+    each: Tensor
+    """Of own evidence and the surroundings', [parts]."""
+    regions: Tensor
+    """t, 0 to 1."""
+    unlike: Tensor
+    """a: how far all nodes are unlike their neighbours."""
+    unknown: Tensor
+    """b: how far all nodes are unknown."""
+
+    @classmethod
+    def of(cls, q: Tensor, unlike: int, unknown: int, plain: Tensor) -> Weights:
+        """By the q of each evidence, of which so many are of the first and of the second kind, then surroundings.
+
+        `plain` is a mask of those that ask no model; where there are none, those of the first kind stand for them.
+        """
+        own = unlike + unknown
+        first, second, around = q[:unlike], q[unlike:own], q[own:]
+        scattered = _largest(q[plain] if plain.any() else first)
+        unexplained = _largest(second) - EXPLAINED * scattered
+        together = (FLOOR + unexplained.clamp(min=0)).square()
+        t = together / (together + (FLOOR + scattered).square())
+        u = _relative(torch.cat([first, (second - scattered).clamp(min=0)]))
+        u, v = u * (own / u.square().sum()).sqrt(), _relative(around)
+        own_weights = (1 - t) * u + t * torch.cat([torch.zeros_like(first), _relative(second)])
+        odd = torch.sigmoid((_largest(first) - UNLIKE[0]) / UNLIKE[1])
+        strange = torch.sigmoid((unexplained - UNKNOWN[0]) / UNKNOWN[1])
+        w = surroundings_weight(t, torch.maximum(odd, strange))
+        return cls(torch.cat([own_weights, w * v]), t, odd, strange)
+
+    @property
+    def openness(self) -> Tensor:
+        """o, 0 to 1."""
+        return torch.maximum(self.unlike, self.unknown)
+
+
+def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
+    """w = ¼ + 1¾ · the larger of t and o."""
+    return LEAST + (MOST - LEAST) * torch.maximum(regions, openness)
+
+
+def added(weights: Weights, values: Tensor, known: Tensor) -> Tensor:
+    """δ: by how much trouble in a graph has raised its usual nodes' z, `values` of all nodes beside those `known`."""
+    if not len(values):
+        return known.new_zeros(())
+    usual = (values < known.median()).double().mean()
+    odd = torch.maximum(weights.unlike, weights.unknown * (1 - LEFT * usual).clamp(min=0))
+    share = 0.5 - 0.25 * float(weights.regions)
+    return (1 - odd) * (_quantile(values, share) - _quantile(known, share)).clamp(min=0)
+
+
+def _quantile(values: Tensor, share: float) -> Tensor:
+    """The lower one, of any number of values: `torch.quantile` takes 16 million."""
+    return values.kthvalue(math.floor(share * (len(values) - 1)) + 1).values
+
+
+def _largest(excesses: Tensor) -> Tensor:
+    return excesses.amax() if len(excesses) else excesses.sum()
+
+
+def _relative(excesses: Tensor) -> Tensor:
+    return (FLOOR + excesses) / (FLOOR + excesses.amax()) if len(excesses) else excesses
