@@ -147,6 +147,43 @@ def test_a_change_that_breaks_a_rule_changes_nothing(trained, record, words):
     assert (kept.columns.listed(Query(limit=1000)), kept.graph.num_edges, kept.version) == (rows, edges, 0)
 
 
+def state(kept):
+    graph = kept.graph
+    nodes, data = graph.whole()
+    order = np.lexsort(data.edge_index.numpy())
+    rows = {graph.ids[int(node)]: graph.x[node].tolist() for node in nodes}
+    edges = [(graph.ids[int(nodes[a])], graph.ids[int(nodes[b])]) for a, b in data.edge_index.T[order].tolist()]
+    return (
+        rows,
+        sorted(edges, key=str),
+        graph.count,
+        graph.num_edges,
+        kept.version,
+        kept.columns.listed(Query(limit=999)),
+    )
+
+
+def test_what_cannot_be_scored_or_written_is_undone_to_the_last_edge(trained, tmp_path):
+    kept, rng = ScoredGraph(detector(trained), chain(), journal=tmp_path / "journal"), np.random.default_rng(4)
+    for number in range(9):
+        kept.change(Changes.of(random_changes(kept, rng, number), 6))
+        before, content = state(kept), (tmp_path / "journal").read_bytes()
+        poison = random_changes(kept, rng, 100 + 3 * number)
+        poison["nodes"].append({"id": "poison", "features": [3e38] * 6})
+        poison["edges"].append(["poison", poison["nodes"][0]["id"]])
+        poison["edges"].append(["poison", "poison"])
+        with pytest.raises(InputError):
+            kept.change(Changes.of(poison, 6))
+        assert state(kept) == before
+        assert (tmp_path / "journal").read_bytes() == content
+    left = next(name for name in kept.graph.numbers if len(kept.graph._into.row(kept.graph.numbers[name])) > 2)
+    kept.change(Changes.of({"edges": [[left, left]]}, 6))
+    before = state(kept)
+    with pytest.raises(InputError):  # a node with a loop goes, and comes back
+        kept.change(Changes.of({"remove_nodes": [left], "nodes": [{"id": "p", "features": [3e38] * 6}]}, 6))
+    assert state(kept) == before
+
+
 def test_ids_are_texts_or_numbers_and_loops_and_lonely_nodes_are_nodes(trained):
     data = chain()
     data.node_id = [f"n{number}" for number in range(399)] + ["<b>é\u202e</b>"]

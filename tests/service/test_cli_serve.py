@@ -43,3 +43,16 @@ def test_a_port_that_is_taken_is_said(capsys, folders):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert "must be one to listen at" in refused(capsys, folders[0], "--port", taken.getsockname()[1])
+
+
+def test_one_scored_graph_is_a_page_in_a_file(capsys, folders, tmp_path):
+    page = tmp_path / "scores.html"
+    command = ["score", str(folders[0]), str(folders[1]), "--out", str(tmp_path / "scores.csv"), "--page", str(page)]
+    assert main(command) == 0
+    assert f"Page: {page}" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert "of 120 nodes flagged" in text
+    assert "<script" not in text
+    assert "http" not in text.replace("http://www.w3.org", "")  # works offline
+    assert main([*command, "--fdr", "0.1"]) == 2
+    assert "'--page' must be for one graph" in capsys.readouterr().err

@@ -92,6 +92,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sets", metavar="ERROR", type=share, help="add a column 'set': the classes that the node conforms to, as a "
         "list (in CSV as JSON), empty for none of the known classes; at most this share of ID nodes lacks its own",
     )  # fmt: skip
+    parser.add_argument(
+        "--page", metavar="FILE", type=path, help="also write a page, .html: how many are flagged beside what is "
+        "expected, p-values, the most unusual nodes; for one graph and --false-alarm",
+    )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of --p-values randomized (default: 0)")
     add_device_option(parser)
     add_graph_options(parser)
@@ -104,6 +108,7 @@ def _score(arguments: argparse.Namespace) -> None:
     if arguments.engine != "memory":
         _score_in_engine(arguments)
         return
+    page = _page(arguments)
     tables = _tables(arguments)
     from gnnsafe.engines.fits import check_fits  # with pyarrow, which is there if a table can be written
 
@@ -120,6 +125,12 @@ def _score(arguments: argparse.Namespace) -> None:
             console.print(period_table(data.timestamp[mask].numpy(), decided.p_values.numpy(), decided.flags.numpy()))
         if len(tables) == 1:
             console.print(histogram(decided.scores.numpy(), decided.flags.numpy()))
+    if page is not None:
+        from gnnsafe.service.filed import write_page
+
+        level = arguments.false_alarm or FALSE_ALARM
+        write_page(page, decided, detector, title=Path(graph).absolute().stem, false_alarm=level)
+        console.print(f"Page: {page.absolute()}", soft_wrap=True)
     console.print(*(f"Table: {table.absolute()}" for table in tables.values()), sep="\n", soft_wrap=True)
 
 
@@ -131,7 +142,9 @@ def _score_in_engine(arguments: argparse.Namespace) -> None:
     several = ", ".join(arguments.graphs)
     require(len(arguments.graphs) == 1, "GRAPH", f"be one with --engine {arguments.engine}", several)
     memory = "leave it out, or take --engine memory"
-    require(arguments.sets is None, "--sets", f"be left out with --engine {arguments.engine}", arguments.sets, memory)
+    for name in ("sets", "page"):
+        value = getattr(arguments, name)
+        require(value is None, f"--{name}", f"be left out with --engine {arguments.engine}", value, memory)
     rule = f"be exact with --engine {arguments.engine}"
     require(arguments.p_values == "exact", "--p-values", rule, arguments.p_values, memory)
     graph, edges = arguments.graphs[0], arguments.edges
@@ -160,6 +173,17 @@ def _decided(
         rows = decided.to_arrow()
         write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
     return data, mask, decided, sets
+
+
+def _page(arguments: argparse.Namespace) -> Path | None:
+    """Where the page goes, once it is known that one can be made."""
+    if arguments.page is None:
+        return None
+    require(len(arguments.graphs) == 1 and not arguments.fdr, "--page", "be for one graph, without --fdr", "others")
+    require(arguments.page.suffix.lower() == ".html", "--page", "end in .html", f"'{arguments.page}'")
+    import gnnsafe.service  # noqa: F401 - says what is missing
+
+    return writable("--page", arguments.page, file="scores.html", inputs=given_files(arguments))
 
 
 def _tables(arguments: argparse.Namespace) -> dict[str, Path]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ class EvolvingGraph:
         self.alive = np.ones(len(self.x), bool)
         self.undirected = undirected
         self.count, self._free = len(self.ids), list[int]()
+        self._undo: list[Callable[[], None]] = []
         edges = data.edge_index.cpu().numpy()
         self._into = EditableRows(*by_target(edges, len(self.x)))
         self._out_of = EditableRows(*by_target(edges[::-1], len(self.x)))
@@ -80,10 +82,9 @@ class EvolvingGraph:
         for name in changes.remove_nodes:
             require(key(name) in self.numbers, "remove_nodes", "name nodes of the graph", repr(name))
             require(key(name) not in came, "remove_nodes", "name no node that comes or changes", repr(name))
-        there = (self.numbers.keys() - gone) | came if gone else None
         for pair in changes.edges:
             for name in pair:
-                known = key(name) in there if there is not None else key(name) in self.numbers or key(name) in came
+                known = key(name) in came or (key(name) in self.numbers and key(name) not in gone)
                 require(known, "edges", "join nodes that are there", repr(name), "send the node in 'nodes' too")
         for (a, b), times in changes.repeated().items():
             ends = self.numbers.get(a), self.numbers.get(b)
@@ -94,11 +95,16 @@ class EvolvingGraph:
         require(left > 0, "remove_nodes", "leave a node", "all of them")
 
     def apply(self, changes: Changes) -> Any:
-        """Make changes that `check` has let pass; the numbers of the nodes that came or changed, and of edges' ends."""
+        """Make changes that `check` has let pass; the numbers of the nodes that came or changed, and of edges' ends.
+
+        Until the next changes, `undo` takes them back.
+        """
         touched: set[int] = set()
+        self._undo.clear()
         for pair in changes.remove_edges:
             a, b = (self.numbers[key(name)] for name in pair)
             self._unlink(a, b)
+            self._undo.append(partial(self._link, a, b))
             touched |= {a, b}
         for name in changes.remove_nodes:
             touched |= self._remove(key(name))
@@ -106,10 +112,19 @@ class EvolvingGraph:
             touched.add(self._put(name, x))
         for pair in changes.edges:
             a, b = (self.numbers[key(name)] for name in pair)
-            self._into.add(b, a)
-            self._out_of.add(a, b)
+            self._link(a, b)
+            self._undo.append(partial(self._unlink, a, b))
             touched |= {a, b}
         return np.array(sorted(one for one in touched if self.alive[one]), np.int64)
+
+    def undo(self) -> None:
+        """Take the last changes back, the last one first."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _link(self, a: int, b: int) -> None:
+        self._into.add(b, a)
+        self._out_of.add(a, b)
 
     def _unlink(self, a: int, b: int) -> None:
         self._into.remove(b, a)
@@ -119,6 +134,8 @@ class EvolvingGraph:
         """Those who were joined to it."""
         number = self.numbers.pop(name)
         sources, targets = self._into.row(number).tolist(), self._out_of.row(number).tolist()
+        outward = [one for one in targets if one != number]  # a loop is among the sources
+        self._undo.append(partial(self._restore, name, self.ids[number], number, sources, outward))
         for one in sources:
             self._out_of.remove(one, number)
         for one in targets:
@@ -130,12 +147,35 @@ class EvolvingGraph:
         self.count -= 1
         return {*sources, *targets}
 
+    def _restore(self, name: str, own: Id, number: int, sources: list[int], targets: list[int]) -> None:
+        """A node that went, with its edges; its features were left where they are."""
+        self._free.remove(number)
+        self.numbers[name], self.ids[number], self.alive[number] = number, own, True
+        self.count += 1
+        for one in sources:
+            self._link(one, number)
+        for one in targets:
+            self._link(number, one)
+
+    def _forget(self, name: str, number: int, x: Any) -> None:
+        """A node that came; its number may have been another's, whose features were there."""
+        del self.numbers[name]
+        self.alive[number], self.ids[number], self.x[number] = False, None, x
+        self._free.append(number)
+        self.count -= 1
+
+    def _features(self, number: int, x: Any) -> None:
+        self.x[number] = x
+
     def _put(self, name: Id, x: Any) -> int:
         number = self.numbers.get(key(name))
         if number is None:
             number = self._free.pop() if self._free else self._new()
             self.numbers[key(name)], self.ids[number], self.alive[number] = number, name, True
             self.count += 1
+            self._undo.append(partial(self._forget, key(name), number, self.x[number].copy()))
+        else:
+            self._undo.append(partial(self._features, number, self.x[number].copy()))
         self.x[number] = x
         return number
 

@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 class ScoredGraph:
-    """A kept graph: changes are journalled, then made, then all whom they touch are scored again.
+    """A kept graph: a change is made, all whom it touches are scored again, and it is journalled; or it is undone.
 
     Scores of the touched are those of a full scoring, for a method that weighs evidence by the graph (`TwoScale`) by
     the weights of the last whole scoring, as `Detector.score_new` has it: at the start, when over half of the graph is
@@ -102,18 +102,22 @@ class ScoredGraph:
         """Make the changes; once this returns they outlive the process.
 
         Raises:
-            InputError: A change breaks a rule; then none of them is made.
+            InputError: A change breaks a rule, or cannot be scored; then none of them is made.
             OSError: The journal cannot be written; then none of them is made.
         """
         with self._changing:
             self.graph.check(changes)
-            if self._journal is not None:
-                self._journal.append(changes.to_record())
             gone = [self.graph.number(name) for name in changes.remove_nodes]
             seeds = self.graph.apply(changes)
+            try:  # what cannot be scored is not kept: it could not be read again either
+                nodes, decisions, whole = self._touched(seeds)
+                if self._journal is not None:
+                    self._journal.append(changes.to_record())
+            except BaseException:
+                self.graph.undo()
+                raise
             self.version += 1
             self.changed_at = time.time()
-            nodes, decisions, whole = self._touched(seeds)
             self.columns.put(nodes, decisions, [number for number in gone if number is not None])
             return Change(decisions, whole, self.version)
 

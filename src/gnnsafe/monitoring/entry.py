@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -171,7 +171,7 @@ def _entry(
     (check,) = CalibrationCheck.of(decided.p_values, detector.calibrated(), (level,)).levels
     flagged = decided.flags.cpu()
     return Entry(
-        time=(time or datetime.now(timezone.utc)).astimezone(timezone.utc).isoformat(timespec="seconds"),
+        time=(time or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
         name=name,
         graph=digest({"x": data.x, "edge_index": data.edge_index}),
         detector=detector_digest(detector),

@@ -13,7 +13,7 @@ from gnnsafe.explanation import Explanation
 from gnnsafe.report.plotting import drawn, specification
 from gnnsafe.service.refusal import as_json
 
-__all__ = ["ARROW", "decisions_answer", "picture"]
+__all__ = ["ARROW", "decisions_answer", "picture", "plain_columns"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -31,10 +31,11 @@ def decisions_answer(decisions: Decisions, *, arrow: bool, rows: int | None = No
         return Response(_stream(kept.to_arrow()), media_type=ARROW)
     flagged = int(decisions.flags.sum())
     left_out = {"left_out": count - len(kept)} if len(kept) < count else {}
-    return as_json({"nodes": count, "flagged": flagged, **about, **left_out, "decisions": _columns(kept)})
+    return as_json({"nodes": count, "flagged": flagged, **about, **left_out, "decisions": plain_columns(kept)})
 
 
-def _columns(decisions: Decisions) -> dict[str, Any]:
+def plain_columns(decisions: Decisions) -> dict[str, Any]:
+    """The columns of decisions as lists."""
     columns = decisions.columns()
     return {
         name: values.tolist() if isinstance(values, np.ndarray) else list(values) for name, values in columns.items()

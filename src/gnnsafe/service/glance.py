@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from gnnsafe.calibration import CalibrationCheck
-from gnnsafe.detector import Decisions
+from gnnsafe.detector import Decisions, Detector
 from gnnsafe.evolving import Summary
+from gnnsafe.service.answers import plain_columns
 from gnnsafe.service.charts import Dot, Line, bars, lines, node_map, stacked
-from gnnsafe.service.models import Model
 from gnnsafe.service.sampling import MapOf
 from gnnsafe.service.state import Service
 
@@ -130,22 +130,23 @@ def _map(service: Service, kept_map: MapOf) -> dict[str, Any]:
     return {"drawing": drawing, "nodes": len(found), "flagged": flagged}
 
 
-def uploaded(decisions: Decisions, model: Model, level: float) -> dict[str, Any]:
+def uploaded(decisions: Decisions, detector: Detector, name: str, level: float) -> dict[str, Any]:
     """What was decided about a graph that was sent: a histogram, and the most unusual nodes."""
     p = decisions.p_values.cpu()
     counts = torch.bincount((p * BINS).long().clamp(max=BINS - 1), minlength=BINS).tolist()
     flagged, nodes = int(decisions.flags.sum()), len(decisions)
-    (check,) = CalibrationCheck.of(p, model.detector.calibrated(), (level,)).levels
+    (check,) = CalibrationCheck.of(p, detector.calibrated(), (level,)).levels
     order = decisions.scores.cpu().argsort(descending=True, stable=True)[:UPLOADED].tolist()
-    columns = decisions.columns()
-    rows = [{name: values[place] for name, values in columns.items()} for place in order]
+    columns = plain_columns(decisions)
+    none = {"predicted": None, "probability": None}
+    rows = [none | {name: values[place] for name, values in columns.items()} for place in order]
     chart = bars(
-        counts, title="p-values of the uploaded graph", expected=nodes / BINS,
+        counts, title="p-values of the graph", expected=nodes / BINS,
         words=f"{counts[0]:,} of {nodes:,} nodes have a p-value below {1 / BINS:.2f}.",
     )  # fmt: skip
     return {
         "nodes": nodes, "flagged": flagged, "share": flagged / nodes, "low": check.expected[0], "level": level,
-        "high": check.expected[1], "rows": rows, "chart": chart, "model": model.name,
+        "high": check.expected[1], "rows": rows, "chart": chart, "model": name,
     }  # fmt: skip
 
 

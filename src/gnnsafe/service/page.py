@@ -114,7 +114,7 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
                 data = graph_of_tables(folder, service.limits, undirected=found.detector.undirected)
             decisions = service.decide(found, data, name="upload", false_alarm=service.false_alarm)
             names = [one.name for one in service.models]
-            told = uploaded(decisions, found, service.false_alarm)
+            told = uploaded(decisions, found.detector, found.name, service.false_alarm)
             return rendered("upload.html", here="/upload", models=names, found=told)
 
         return await service.pool.run(work)
