@@ -99,7 +99,7 @@ def page(cases: list[Case]) -> str:
     lines = [
         "# Is the advice of `diagnose` right about trouble that it did not plant?",
         "",
-        f"Written by `python -m benchmarks.diagnosis --data ../shared/data`, gnnsafe {gnnsafe.__version__}.",
+        f"Written by `python -m benchmarks.diagnosis --data DATA`, gnnsafe {gnnsafe.__version__}.",
         "",
         *INTRODUCTION,
         "",

@@ -45,6 +45,8 @@ def section(name: str, text: str) -> str:
     """What a command does, how it is called, and its arguments in a table."""
     parser = parser_of(name)
     actions = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    for action in actions:  # the table lists what may be chosen, the line of usage need not
+        action.metavar = action.metavar or (action.dest.upper() if action.choices else None)
     rows = [f"| {_names(action)} | {_cell(parser, action)} |" for action in actions]
     parts = [
         f"## gnnsafe {name}",
@@ -65,8 +67,9 @@ def _names(action: argparse.Action) -> str:
 
 def _cell(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     text = parser._get_formatter()._expand_help(action) if action.help else ""
-    text += f" One of: {', '.join(map(str, action.choices))}." if action.choices else ""
-    return _plain(text + (" *Required.*" if action.option_strings and action.required else "")).replace("|", "\\|")
+    text += f"; one of {', '.join(map(str, action.choices))}" if action.choices else ""
+    text += "; required" if action.option_strings and action.required else ""
+    return _plain(text).replace("|", "\\|")
 
 
 def _plain(text: str) -> str:
