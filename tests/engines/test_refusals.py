@@ -177,7 +177,7 @@ def test_a_full_disk(saved, tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}, check=False,
     )  # fmt: skip
     assert result.returncode == 2, result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
 
 
