@@ -29,7 +29,7 @@ def spark() -> Any:
         warnings.simplefilter("ignore")  # Spark's own
         conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
         with engines.Spark(master="local[2]", conf=conf) as engine:
-            yield engine.spark
+            yield engine.session
 
 
 @pytest.fixture(autouse=True)

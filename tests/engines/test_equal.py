@@ -32,6 +32,8 @@ METHODS = [
 ]  # fmt: skip
 BACKBONES = ("GraphSAGE", "SGC", "APPNP", "GIN", "MLP")
 
+pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
+
 
 def check(found, summary, decided, *, names=None):
     """Equal scores (1e-5 of their size), flags, classes and summary."""
@@ -60,7 +62,6 @@ def run(name, opened, folder, made, graph, asked=None, **options):
     return by_id(folder / "out", graph.node_id), said
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 @pytest.mark.parametrize("kind", KINDS)
 def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
@@ -68,14 +69,12 @@ def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 @pytest.mark.parametrize("method", METHODS[-2:], ids=repr)
 def test_spark_scores_as_memory_does(method, opened, tmp_path):
     made, graph = detector(method), new_graph("all")
     check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("name", ["duckdb", "spark"])

@@ -25,6 +25,8 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
 NODES = 200_000
 
+pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
+
 
 def large(folder: Path) -> None:
     """Logits and edges that take a second or two."""
@@ -38,7 +40,6 @@ def large(folder: Path) -> None:
     parquet.write_table(pa.table({"source": ends[0], "target": ends[1]}), folder / "edges.parquet")
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 @pytest.mark.parametrize("moment", [f"{PREFIX}*", f"{PREFIX}*/step1-value", f"{PREFIX}*/parts"])
 def test_sigkill_leaves_nothing_after_the_next_run(moment, tmp_path):
     large(tmp_path)
@@ -123,7 +124,6 @@ print("killed", len(killed))
 """
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 def test_a_killed_worker_does_not_lose_the_job(tmp_path):
     graph, made = new_graph("all"), detector(GNNSafe(steps=3))
     made.save(tmp_path / "detector")

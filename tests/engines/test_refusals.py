@@ -19,6 +19,8 @@ from gnnsafe.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
+
 
 def change(name, column, values):
     def changed(given):
@@ -91,7 +93,6 @@ def test_spark_refuses_them_in_the_same_words(case, opened, tmp_path):
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 def test_unknown_edges_may_be_left_out(opened, tmp_path):
     graph, made = new_graph("directed"), detector("gnnsafe")
     given = tables(graph)
@@ -103,7 +104,6 @@ def test_unknown_edges_may_be_left_out(opened, tmp_path):
     np.testing.assert_allclose(found["score"].to_numpy(), made.score(graph).numpy(), rtol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
 @pytest.mark.parametrize(
     ("method", "name"), [("two-scale", "TwoScale"), ("grasp", "GRASP"), ("odin", "ODIN"), ("degree", "Degree")]
 )
@@ -177,7 +177,7 @@ def test_a_full_disk(saved, tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}, check=False,
     )  # fmt: skip
     assert result.returncode == 2, result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
 
 

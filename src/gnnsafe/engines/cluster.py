@@ -17,7 +17,7 @@ from gnnsafe.engines.sources import is_remote
 from gnnsafe.engines.workspace import PREFIX, published, workspace
 from gnnsafe.errors import InputError, MissingExtraError, require
 
-__all__ = ["Storage", "check_java", "check_master", "started"]
+__all__ = ["Storage", "beside", "check_java", "check_master", "started"]
 
 ANSWERS_IN = 5.0  # seconds
 STALE = 24 * 3600.0  # seconds after which what is left at an address is nobody's
@@ -84,6 +84,15 @@ def started(master: str | None, conf: Mapping[str, str]) -> Iterator[Any]:
     finally:
         if not running:
             session.stop()
+
+
+def beside(session: Any) -> Any:
+    """A session of the same application and settings, with names of its own: none of the user's views is replaced."""
+    other = session.newSession()
+    for name, value in session.conf.getAll.items():
+        if session.conf.isModifiable(name):
+            other.conf.set(name, value)
+    return other
 
 
 class Storage:

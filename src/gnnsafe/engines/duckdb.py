@@ -46,7 +46,7 @@ class DuckDB(Engine):
     """One machine: memory is bounded, the disk takes the rest.
 
         with gnnsafe.engines.DuckDB(memory="4GB") as engine:
-            gnnsafe.engines.score(engine, detector, "lake/nodes/", "lake/edges/", out="scores/", false_alarm=0.05)
+            gnnsafe.engines.score(engine, detector, "lake/nodes/", "lake/edges/", out="scores/")
 
     Args:
         memory: What the process may take, such as "4GB"; unless told, half of what is free.
@@ -71,6 +71,12 @@ class DuckDB(Engine):
         except ImportError as error:
             raise MissingExtraError(f"the engine duckdb needs {error.name}: pip install 'gnnsafe[duckdb]'") from error
         self._errors = duckdb.Error
+        with self._stack:
+            self._open(duckdb)
+            self._stack = self._stack.pop_all()  # all went well: it is closed at the end, not here
+        return self
+
+    def _open(self, duckdb: Any) -> None:
         self.folder = self._stack.enter_context(workspace(self.temp if self.temp is not None else Path()))
         self._threads = torch.get_num_threads()
         self._stack.callback(torch.set_num_threads, self._threads)
@@ -87,7 +93,6 @@ class DuckDB(Engine):
         ):
             self._connection.execute(setting)
         self._made = 0
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()

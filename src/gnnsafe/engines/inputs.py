@@ -87,7 +87,8 @@ def graph_tables(
     trimmed = kinds[0] != "text"
     features = [f"{engine.quoted(name)} AS c{place}" for place, name in enumerate(rows.columns)]
     time = time if time is not None and is_number(node_schema.field(time).type) else None
-    times = [f"{engine.quoted(time)} AS moment"] if time else []
+    exact = "BIGINT" if time is not None and pa.types.is_integer(node_schema.field(time).type) else "DOUBLE"
+    times = [f"CAST({engine.quoted(time)} AS {exact}) AS moment"] if time else []
     source, target = (
         _key(engine.quoted(end), kind, casts, trimmed=trimmed) for end, kind in zip(ends, kinds[1:], strict=True)
     )

@@ -75,7 +75,7 @@ def score(
     plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
     require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
     assert detector.classifier is not None
-    check_out(str(out))
+    check_out(str(out), remote=engine.name == "spark")
     detector.check_weights()
     steps = detector_steps(
         detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
@@ -115,7 +115,7 @@ def score_logits(
     """
     if saved.calibration is None:
         raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
-    check_out(str(out))
+    check_out(str(out), remote=engine.name == "spark")
     steps = logits_steps(saved.method, saved.calibration, task=saved.task)
     known = saved.num_classes or (len(saved.class_names) if saved.class_names else None)
     settings = {"width": known, "both_ways": undirected or saved.undirected, "drop_unknown": drop_unknown_edges}

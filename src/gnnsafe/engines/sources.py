@@ -98,7 +98,9 @@ def scan(path: str) -> str:
     return f"read_parquet('{text.rstrip('/')}/**/*.parquet')" if folder else f"read_parquet('{text}')"
 
 
-def check_out(out: str) -> None:
-    """Nothing is there that would be written over; an address is the engine's to check."""
-    if not is_remote(out):
+def check_out(out: str, *, remote: bool) -> None:
+    """Nothing is there that would be written over; an address is Spark's to check, and to write to."""
+    if is_remote(out):
+        require(remote, "out", "be a folder of this machine, but with spark", f"'{out}'")
+    else:
         check_absent(Path(out))

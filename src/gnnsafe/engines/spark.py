@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import torch
 
 from gnnsafe import errors
 from gnnsafe.engines.batches import feature_rows
-from gnnsafe.engines.cluster import Storage, check_java, check_master, started
+from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
 from gnnsafe.engines.engine import COUNTS, Block, Column, Engine, Function, Step
 from gnnsafe.engines.inputs import GraphTables, Rows
 from gnnsafe.engines.numbering import check_ids, unknown_ends
@@ -76,19 +77,23 @@ class Spark(Engine):
         except ImportError as error:
             raise MissingExtraError(f"the engine spark needs {error.name}: pip install 'gnnsafe[spark]'") from error
         self._errors = (PySparkException, Py4JError)
+        with self._stack:
+            self._open()
+            self._stack = self._stack.pop_all()  # all went well: it is closed at the end, not here
+        return self
+
+    def _open(self) -> None:
         if self._session is None:
             check_java()
             check_master(self._master)
-            self.spark = self._stack.enter_context(started(self._master, self._conf))
+            self.session = self._stack.enter_context(started(self._master, self._conf))
         else:
-            self.spark = self._session
+            self.session = self._session
+        self.spark = beside(self.session)
         self.storage = self._stack.enter_context(Storage(self.spark, self.temp))
-        self._made, self._views = 0, list[str]()
-        return self
+        self._made = 0
 
     def __exit__(self, *error: object) -> None:
-        for view in self._views:
-            self.spark.catalog.dropTempView(view)
         self._stack.close()
 
     def view(self, name: str, source: Any) -> Any:
@@ -108,14 +113,16 @@ class Spark(Engine):
         return reader.option("recursiveFileLookup", str(folder and not is_delta(path)).lower()).load(where)
 
     def _frame(self, source: Any) -> Any:
-        return source if hasattr(source, "sparkSession") else self.spark.createDataFrame(pa.table(source))
+        """A table in memory, or a data frame of the user's session, which ours sees by a global name."""
+        if not hasattr(source, "sparkSession"):
+            return self.spark.createDataFrame(pa.table(source))
+        name = f"gnnsafe_{secrets.token_hex(8)}"
+        source.createGlobalTempView(name)
+        self._stack.callback(source.sparkSession.catalog.dropGlobalTempView, name)
+        return self.spark.table(f"global_temp.{name}")
 
     def _named(self, name: str, frame: Any) -> None:
-        frame.createOrReplaceTempView(self._prefixed(name))
-        self._views.append(self._prefixed(name))
-
-    def _prefixed(self, name: str) -> str:
-        return name
+        frame.createOrReplaceTempView(name)
 
     def quoted(self, name: str) -> str:
         """In backticks."""
