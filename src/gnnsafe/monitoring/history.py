@@ -104,9 +104,8 @@ class History:
         """
         with self._transaction(write=True) as connection:
             alarm = _state(connection, observed.entry.detector) or observed.calm
-            new = ~np.isin(observed.digests, _seen(connection, observed.entry.detector))
-            chosen = np.unique(observed.digests, return_index=True)[1] if len(new) else new.nonzero()[0]
-            chosen = np.sort(chosen[new[chosen]])
+            seen = _seen(connection, observed.entry.detector)
+            chosen = (~np.isin(observed.digests, seen)).nonzero()[0]
             after = alarm.after(observed.scores(chosen), block=block) if len(chosen) else alarm
             row = _row(observed, after, observed.digests[chosen])
             number = _insert(connection, row, after, observed.feature_names)
