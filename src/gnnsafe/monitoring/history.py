@@ -96,8 +96,8 @@ class History:
 
         Args:
             observed: What `observe` made of a graph.
-            block: Count its nodes as one: for graphs whose nodes are neighbours that come together, region by region,
-                or that each are a graph of their own. Nodes that come in no such order count one by one.
+            block: Count its nodes as one, by the mean of their bets, where they are neighbours or otherwise alike;
+                nodes that come in no particular order count one by one.
 
         Raises:
             HistoryError: The database cannot be reached or written; then nothing was added.
