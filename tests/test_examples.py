@@ -18,4 +18,5 @@ def test_the_lightning_example(tmp_path):
     command = [sys.executable, "-W", "ignore", str(ROOT / "examples" / "lightning_module.py")]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "an ordinary day: calm, 1199 nodes counted\na day of other features: ALARM" in done.stdout
+    assert "an ordinary day: calm, " in done.stdout
+    assert "a day of other features: ALARM, 1500 nodes counted" in done.stdout

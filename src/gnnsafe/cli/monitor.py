@@ -66,8 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"the alarm (default: {ALPHA})",
     )  # fmt: skip
     parser.add_argument(
-        "--blocks", action="store_true", help="count the new nodes of this graph as one, by the mean of their bets, since they "
-        "are neighbours or otherwise alike: slower, with fewer false alarms where nodes come region by region",
+        "--blocks", action="store_true", help="count the new nodes of this graph as one, by the mean of their bets, "
+        "since they are neighbours or otherwise alike: slower, with fewer false alarms of nodes that come by region",
     )  # fmt: skip
     parser.add_argument(
         "--report", metavar="FILE", type=path, help="write the drift report, a page that needs no network"
