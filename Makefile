@@ -21,7 +21,7 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv; the first time takes a few minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,duckdb,spark,monitor,serve,docs,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,duckdb,spark,monitor,serve,mlflow,docs,dev]'
 	@command -v java >/dev/null || echo "No Java: the engine spark and its tests need one (apt install openjdk-17-jre-headless)"
 	@touch $@
 

@@ -21,7 +21,7 @@ ROOMS = [
     "scores", "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs",
     "held_out", "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets",
     "bench", "report", "explanation", "diagnosis", "saving", "detector", "engines", "fitting", "monitoring",
-    "evolving", "service", "__init__", "cli", "__main__",
+    "evolving", "service", "mlflow", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -53,14 +55,16 @@ def detector(trained: gnnsafe.Detector) -> gnnsafe.Detector:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory):
+def postgres():
     """The URL of a PostgreSQL that runs for the tests, by a Unix socket."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own, while it is imported
         import pgserver
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
-    yield server.get_uri()
-    server.cleanup()
+    with tempfile.TemporaryDirectory(prefix="gnnsafe-pg-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o755)  # started by root it runs as another user, who cannot enter pytest's folders
+        server = pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -76,6 +76,16 @@ def test_a_node_counts_once_and_one_that_taught_never(detector, known_graph, gra
         assert history.append(observe(detector, graphs(6), mask=mask)).counted == 10
 
 
+def test_nodes_that_are_alike_count_as_often_as_they_come(detector, graphs, tmp_path):
+    graph = graphs(5)
+    graph.x[:3] = graph.x[9]
+    with History.open(tmp_path / "h.db") as history:
+        assert history.append(observe(detector, graph)).counted == 150
+        assert history.append(observe(detector, graph)).counted == 0
+        graph.x[3] = graph.x[9]  # a fifth
+        assert history.append(observe(detector, graph)).counted == 1
+
+
 def test_nodes_that_share_their_features_are_known_by_their_graph(known_graph, tmp_path):
     """All features alike: a graph that comes again as a whole is known, and training nodes where it is theirs."""
     graph = known_graph.clone()

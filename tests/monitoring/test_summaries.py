@@ -25,7 +25,8 @@ def decisions(p: list[float], flags: list[bool], predicted: list[int] | None = N
     classes = None if predicted is None else torch.tensor(predicted)
     return Decisions(
         [f"n{k}" for k in range(len(p))], torch.zeros(len(p)), torch.tensor(p, dtype=torch.float64),
-        torch.tensor(flags), classes, None if classes is None else torch.ones(len(p)), ("red", "blue") if predicted else None,
+        torch.tensor(flags), classes, None if classes is None else torch.ones(len(p)),
+        ("red", "blue") if predicted else None,
     )  # fmt: skip
 
 
