@@ -18,7 +18,7 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv; the first time takes a few minutes"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,monitor,serve,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,cora,tables,monitor,mlflow,serve,dev]'
 	@touch $@
 
 demo: setup

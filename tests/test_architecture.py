@@ -22,7 +22,7 @@ ROOMS = [
     "scores", "propagation", "homophily", "metrics", "calibration", "borrowed", "calling", "staged", "outputs",
     "held_out", "probing", "methods", "logits", "new_scores", "batches", "randomness", "models", "training", "datasets",
     "bench", "report", "explanation", "diagnosis", "saving", "detector", "fitting", "monitoring", "evolving",
-    "service", "__init__", "cli", "__main__",
+    "service", "mlflow", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -45,14 +45,19 @@ class Calibration:
     num_classes: int = 0
     known: KnownClasses | None = None
     """The nodes' true classes, for `sets`."""
+    watched: Tensor | None = None
+    """What is watched over many graphs, [nodes, scores], where that is not the scores; see `Detector.watching`."""
 
     def __post_init__(self) -> None:
         check_scores(self.scores)
         require(len(self.scores) > 0, "mask", "hold at least one node", "an empty mask")
         labelled = len(self.scores if self.known is None else self.known.labels)
         require(labelled == len(self.scores), "known", f"have {len(self.scores)} labels", labelled)
-        object.__setattr__(self, "scores", self.scores.cpu())
-        object.__setattr__(self, "classes", None if self.classes is None else self.classes.cpu())
+        rows = len(self.scores if self.watched is None else self.watched)
+        require(rows == len(self.scores), "watched", f"have {len(self.scores)} rows", rows)
+        for name in ("scores", "classes", "watched"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else value.cpu())
 
     def p_values(
         self, scores: Tensor, classes: Tensor | None = None, *, seed: int | None = None, tail: Tail = "exact"

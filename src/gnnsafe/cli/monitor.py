@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 
 from gnnsafe.cli.options import (
@@ -51,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "15 3 * * * gnnsafe monitor /srv/detector /srv/graph --history /srv/history.db --webhook https://host/hook 2>> "
         "/var/log/gnnsafe.jsonl. Exit code: 0 calm, 3 alarm, 2 a mistake. One line of JSON per run goes to standard "
         "error. An alarm stays raised until a new detector (or history) begins a new stream. The promise is about "
-        "nodes that come in no particular order; where each graph is a region or a world of its own, use --blocks."
+        "nodes that come in no particular order: those of one region after another, or of another graph than the one "
+        "that calibrated the detector, are a change and raise the alarm. docs/monitor.md says more."
     )
     parser.add_argument("detector", metavar="DETECTOR", nargs="?", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", nargs="?", type=place, help=GRAPH)
@@ -64,8 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"the alarm (default: {ALPHA})",
     )  # fmt: skip
     parser.add_argument(
-        "--blocks", action="store_true", help="count the new nodes of this graph as one, since they are neighbours or "
-        "otherwise alike: slower to raise the alarm, but right about graphs that come region by region",
+        "--blocks", action="store_true", help="count the new nodes of this graph as one, by the mean of their bets, since they "
+        "are neighbours or otherwise alike: slower, with fewer false alarms where nodes come region by region",
     )  # fmt: skip
     parser.add_argument(
         "--report", metavar="FILE", type=path, help="write the drift report, a page that needs no network"
@@ -110,7 +112,9 @@ def _appended(arguments: argparse.Namespace, history: History) -> str:
         task = progress.add_task(f"Reading {arguments.graph}", total=3)
         data = given_graph(arguments, undirected=detector.undirected)
         progress.update(task, description="Scoring", completed=1)
-        observed = observe(detector, moved(data, chosen_device(arguments.device)), name=arguments.graph)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*nodes are flagged")  # which is what the judgement is about
+            observed = observe(detector, moved(data, chosen_device(arguments.device)), name=arguments.graph)
         progress.update(task, description="Judging", completed=2)
         return history.append(observed, block=arguments.blocks).entry.detector
 

@@ -104,8 +104,12 @@ class Detector(Scorer):
                 CalibrationWarning,
                 stacklevel=2,
             )
-        scores = self._scored(outputs).compared[held_out]
-        self._calibrate(scores if known is None else known, outputs, held_out, by_class)
+        scored = self._scored(outputs)
+        self._calibrate(scored.compared[held_out] if known is None else known, outputs, held_out, by_class)
+        watched = scored.watched[held_out] if known is None else self.method.known_watched()
+        if watched is not None and self.method.known_watched() is not None:
+            assert self.calibration_ is not None
+            self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
         return self
@@ -233,16 +237,14 @@ class Detector(Scorer):
         )
 
     def watching(self) -> tuple[tuple[str, ...], Tensor]:
-        """What is watched over many graphs, by name, and its values at held-out ID nodes, [nodes, scores], on the CPU.
+        """What is watched over many graphs, by name, and its values at the calibration nodes, [nodes, scores].
 
         `Decisions.watched` has the same of the nodes decided about. It is what p-values compare or, of a method that
-        weighs evidence by the graph (`TwoScale`), all evidence without weights and each piece of it: a graph's weights
-        favour what is odd in it, and what is common to its nodes is taken off p-values.
+        weighs evidence by the graph (`TwoScale`), own evidence without weights, together and piece by piece.
         """
-        calibration, known = self.calibrated(), self.method.known_watched()
-        if known is None:
-            return ("score",), calibration.scores[:, None]
-        return ("all evidence", *(part.says for part in self.method.parts())), known.cpu()
+        calibration = self.calibrated()
+        known = self.method.known_watched() if calibration.watched is None else calibration.watched
+        return self.method.watched_names(), calibration.scores[:, None] if known is None else known.cpu()
 
     def predict_sets(
         self, data: Graph, *, error: float = 0.1, batch_size: int | None = None, hops: int | None = None

@@ -130,15 +130,19 @@ class Method(metaclass=PlainNumbers):
         return self.weighed(rows)
 
     def watched(self, rows: Tensor) -> Tensor | None:
-        """Rows on scales that no graph moves, [nodes, 1 + parts], the whole first: watched over many graphs.
+        """What is watched over many graphs, [nodes, scores]: on scales that no graph moves, and no region shares.
 
-        None unless a method weighs its parts by the graph: then what p-values compare is watched.
+        None unless a method weighs evidence by the graph: then what p-values compare is watched.
         """
         return None
 
     def known_watched(self) -> Tensor | None:
-        """The same of the validation nodes that it learnt from."""
+        """The same of the validation nodes that it learnt from, as if it had not."""
         return None
+
+    def watched_names(self) -> tuple[str, ...]:
+        """What each of these scores is called."""
+        return ("score",)
 
     def reasons(self, row: Tensor) -> Reasons:
         """Why a node has its base score, by its row: for a method that weighs evidence, what each of its parts adds."""

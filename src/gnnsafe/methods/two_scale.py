@@ -142,13 +142,22 @@ class TwoScale(Method):
         return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0) @ self.weights_
 
     def watched(self, rows: Tensor) -> Tensor:
-        """Σ (E − Ē) without weights, then each E: a graph's weights favour what is odd in it, and δ hides it."""
-        total = (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0).sum(dim=1)
-        return torch.cat([total[:, None], rows], dim=1)
+        """Own evidence: Σ (E − Ē) without weights, then each E.
+
+        A graph's weights favour what is odd in it, and δ hides what all its nodes share. What surroundings say is
+        nearly the same all over a region: hundreds of nodes would count for what one of them says.
+        """
+        own = len(self.unlike) + len(self.unknown)
+        total = (rows - self.known_.nanmean(dim=0))[:, :own].nan_to_num(0.0).sum(dim=1)
+        return torch.cat([total[:, None], rows[:, :own]], dim=1)
 
     def known_watched(self) -> Tensor:
         """Of the validation nodes, each as if it had learnt from the others alone."""
         return self.watched(self.known_)
+
+    def watched_names(self) -> tuple[str, ...]:
+        """In the same order."""
+        return ("own evidence", *(method.says for method in (*self.unlike, *self.unknown)))
 
     def reasons(self, row: Tensor) -> Reasons:
         """What each E of a node adds to z, and what the graph that was seen last made of z."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -34,6 +34,7 @@ from gnnsafe.monitoring.summaries import (
 __all__ = ["FALSE_ALARM", "Entry", "Observation", "detector_digest", "observe"]
 
 FALSE_ALARM = 0.05  # the level at which nodes are flagged
+STIR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _entry(
     return Entry(
         time=(time or datetime.now(timezone.utc)).astimezone(timezone.utc).isoformat(timespec="seconds"),
         name=name,
-        graph=digest({"x": data.x, "edge_index": data.edge_index}),
+        graph=_fingerprint(data),
         detector=detector_digest(detector),
         nodes=len(decided),
         edges=int(data.edge_index.shape[1]),
@@ -194,23 +195,61 @@ def _entry(
 def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """The nodes that may be counted, and a hash of each.
 
-    A node is known again by its features. Where most nodes share theirs with another, as where all have the same,
-    features tell nothing, and the node's number is hashed with the graph instead: then only a graph that comes again
-    as a whole is known.
+    A node is known again by its features, and as the k-th that has them: of nodes that are alike as many count as have
+    come. Where most nodes share theirs with another, as where all have the same, features tell nothing, and the node's
+    number is hashed with the graph instead: then only a graph that comes again as a whole is known.
     """
     nodes = int(data.x.shape[0])
     rows = row_digests(data.x).numpy()
     free = np.ones(nodes, dtype=bool) if mask is None else mask.cpu().numpy().copy()
+    telling = 2 * len(np.unique(rows)) > nodes
+    places = _places(rows)
+    for known in _used(detector):
+        if not telling or np.array_equal(known.nodes.numpy(), rows):
+            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool))).numpy()
+        else:
+            found, counts = np.unique(known.nodes[known.mask].numpy(), return_counts=True)
+            where = np.searchsorted(found, rows).clip(max=max(len(found) - 1, 0))
+            free &= ~((found[where] == rows) & (places < counts[where])) if len(found) else True
+    if telling:
+        keys = rows.astype(np.uint64) + places.astype(np.uint64) * STIR
+    else:
+        keys = np.arange(nodes, dtype=np.uint64) + np.uint64(int(_fingerprint(data)[:16], 16))
+    candidates = free.nonzero()[0]
+    keys = keys[candidates]
+    keys ^= keys >> np.uint64(29)  # low bits of a row's hash are mostly zeros where features are round
+    return candidates, ((keys * STIR) >> np.uint64(32)).astype(np.uint32)
+
+
+def _used(detector: Detector) -> list[KnownNodes]:
+    """The nodes that taught, validated or calibrated it: those of one graph together."""
     used = detector.used_
     assert used is not None  # as it is fitted
-    telling = 2 * len(np.unique(rows)) > nodes
+    found: list[KnownNodes] = []
     for known in (used.taught, used.validated, used.calibrated):
-        if known is not None and telling:
-            free &= ~np.isin(rows, known.nodes[known.mask].numpy())
-        elif known is not None:
-            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool))).numpy()
-    if not telling:
-        graph = int(digest({"x": data.x, "edge_index": data.edge_index})[:8], 16)
-        rows = np.arange(nodes) * 0x9E3779B1 + graph
-    candidates = free.nonzero()[0]
-    return candidates, (rows[candidates] & 0xFFFFFFFF).astype(np.uint32)
+        if known is None:
+            continue
+        same = next((one for one in found if torch.equal(one.nodes, known.nodes)), None)
+        if same is not None:
+            found.remove(same)
+            known = replace(known, mask=known.mask | same.mask)
+        found.append(known)
+    return found
+
+
+def _places(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many nodes with the same features come before each.
+
+    >>> _places(np.array([7, 5, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.searchsorted(ordered, ordered)
+    places = np.empty(len(rows), dtype=np.int64)
+    places[order] = np.arange(len(rows)) - starts
+    return places
+
+
+def _fingerprint(data: Graph) -> str:
+    return digest({"x": data.x, "edge_index": data.edge_index})

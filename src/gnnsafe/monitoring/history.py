@@ -96,17 +96,16 @@ class History:
 
         Args:
             observed: What `observe` made of a graph.
-            block: Count its nodes as one: for graphs whose nodes are neighbours that come together, region by region,
-                or that each are a graph of their own. Nodes that come in no such order count one by one.
+            block: Count its nodes as one, by the mean of their bets, where they are neighbours or otherwise alike;
+                nodes that come in no particular order count one by one.
 
         Raises:
             HistoryError: The database cannot be reached or written; then nothing was added.
         """
         with self._transaction(write=True) as connection:
             alarm = _state(connection, observed.entry.detector) or observed.calm
-            new = ~np.isin(observed.digests, _seen(connection, observed.entry.detector))
-            chosen = np.unique(observed.digests, return_index=True)[1] if len(new) else new.nonzero()[0]
-            chosen = np.sort(chosen[new[chosen]])
+            seen = _seen(connection, observed.entry.detector)
+            chosen = (~np.isin(observed.digests, seen)).nonzero()[0]
             after = alarm.after(observed.scores(chosen), block=block) if len(chosen) else alarm
             row = _row(observed, after, observed.digests[chosen])
             number = _insert(connection, row, after, observed.feature_names)
@@ -166,7 +165,7 @@ def _engine(place: str) -> Engine:
         raise MissingExtraError(f"a history needs {error.name}: pip install 'gnnsafe[monitor]'") from error
     try:
         url = sa.make_url(place) if "://" in place else sa.URL.create("sqlite", database=place)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:  # such as a port that is no number
         raise HistoryError("'history' must be a path or a URL such as postgresql://user@host/database") from error
     if url.get_backend_name() == "sqlite":
         require(bool(url.database), "history", "be a file", "none")

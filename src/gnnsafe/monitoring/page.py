@@ -19,7 +19,8 @@ BLUE, ORANGE, GREY = "#4e79a7", "#f28e2b", "#8a929b"
 ROWS = 30  # of the newest entries in the table
 MARTINGALE = (
     'What a gambler owns who bets against "nodes are as they were". While that is true it exceeds 1 / α at any time, '
-    "ever, with a probability of at most α; the alarm stays raised once it did."
+    "ever, with a probability of at most α; the alarm stays raised once it did. Dotted: its highest so far. Values "
+    "beyond 1 / α⁴ are drawn there."
 )
 READING = "For reading only: looked at daily, none of these has an error rate. The alarm above has."
 
@@ -63,17 +64,19 @@ def _times(found: Judgement) -> list[dict[str, Any]]:
 def _martingale(found: Judgement) -> Any:
     alt = altair()
     rows, threshold = _times(found), -math.log10(found.alpha)
+    top = 4 * threshold  # far beyond the alarm it makes no difference how far
+    rows = [{**row, "drawn": min(row["now"], top), "highest": min(row["peak"], top)} for row in rows]
     base = alt.Chart({"values": rows}).encode(x=_time(alt))
     tip = ["entry:Q", "graph:N", "time:N", alt.Tooltip("now:Q", format=".2f", title="log10 now"),
            alt.Tooltip("peak:Q", format=".2f", title="log10 highest")]  # fmt: skip
     scale = alt.Scale(
-        domain=[min(-1.0, *(row["now"] for row in rows)), max(threshold * 1.3, *(r["peak"] for r in rows))]
+        domain=[min(-1.0, *(row["drawn"] for row in rows)), max(threshold * 1.3, *(r["highest"] for r in rows))]
     )
     highest = base.mark_line(color=GREY, strokeDash=[2, 3], interpolate="step-after").encode(
-        y=alt.Y("peak:Q", scale=scale)
+        y=alt.Y("highest:Q", scale=scale)
     )
     now = base.mark_line(point=True, color=BLUE).encode(
-        y=alt.Y("now:Q", title="log10 of the martingale", scale=scale), tooltip=tip
+        y=alt.Y("drawn:Q", title="log10 of the martingale", scale=scale), tooltip=tip
     )
     rule = alt.Chart({"values": [{"y": threshold, "text": f"alarm at 1 / α = {1 / found.alpha:,.0f}"}]})
     line = rule.mark_rule(color=ORANGE, strokeWidth=2).encode(y="y:Q")

@@ -119,6 +119,12 @@ th { vertical-align: bottom; white-space: pre-line } tr.first td { border-top: 1
 tbody tr:hover { background: #f3f6f9 } .best { font-weight: 700 } .second { text-decoration: underline }
 .quiet { color: #57606a } figure, .wide { margin: 0; overflow-x: auto } sup { font-size: .7em }
 th[data-sorted="up"]::after { content: " ▴" } th[data-sorted="down"]::after { content: " ▾" }
+:root { color-scheme: light dark }
+@media (prefers-color-scheme: dark) {
+  body { color: #d7dde3; background: #15191e } p.lead, p.note, .quiet { color: #9aa5b1 } nav a { color: #7fb2e5 }
+  th { border-bottom-color: #d7dde3 } tr.first td { border-top-color: #39424c } tbody tr:hover { background: #212830 }
+}
+@media print { body { color: #000; background: #fff } }
 """
 
 SORTING = """
@@ -139,11 +145,17 @@ for (const table of document.querySelectorAll("table.grid")) table.querySelector
 });
 """
 
+# Charts are as dark as the page, but for its own background.
+LOOK = """
+const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+const look = dark ? {actions: false, theme: "dark", config: {background: "transparent"}} : {actions: false};
+"""
+
 
 def as_html(document: Document) -> str:
     """One page that needs no network: tables that sort by a click, charts that answer the pointer."""
     charts = any(section.chart is not None for section in document.sections)
-    library = f"<script>{vega_library()}</script>" if charts else ""
+    library = f"<script>{vega_library()}</script><script>{LOOK}</script>" if charts else ""
     links = "".join(f'<a href="#s{number}">{html_text(s.title)}</a>' for number, s in enumerate(document.sections))
     contents = f"<nav>{links}</nav>" if len(document.sections) > 3 else ""
     lead = "".join(f'<p class="lead">{html_text(text)}</p>' for text in document.lead)
@@ -165,7 +177,7 @@ def _html_section(number: int, section: Section) -> str:
         spec = json.dumps(section.chart, separators=(",", ":")).replace(
             "<", "\\u003c"
         )  # no end of the script, and no comment
-        parts.append(f'<figure id="chart{number}"></figure>')
-        parts.append(f'<script>vegaEmbed("#chart{number}", {spec}, {{"actions": false}})</script>')
+        parts.append(f'<figure id="chart{number}" role="img" aria-label="{html_text(section.title)}"></figure>')
+        parts.append(f'<script>vegaEmbed("#chart{number}", {spec}, look)</script>')
     parts += [f'<p class="note">{html_text(note)}</p>' for note in section.notes]
     return "\n".join(parts)
