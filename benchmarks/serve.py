@@ -251,6 +251,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    load = os.getloadavg()[0]
     small, million = cora(arguments.seconds), large(arguments.seconds)
     head = ["| what | p50 ms | p99 ms | per second | errors |", "|---|---|---|---|---|"]
     machine = (
@@ -260,7 +261,9 @@ def main() -> None:
         "# The service under load",
         "",
         f"Made by `python -m benchmarks.serve --seconds {arguments.seconds:g} --requests {arguments.requests}` on "
-        f"{machine}; clients and service share the cores, over loopback, each change is on the disk before its answer.",
+        f"{machine}; clients and service share the cores, over loopback, each change is on the disk before its answer. "
+        f"Load average of the machine when it began: {load:.1f}"
+        + (" (it was busy with other work: figures are far too high)." if load > 1 else "."),
         "",
         *head,
         *small[:3],

@@ -67,7 +67,9 @@ def made(detector, graph) -> Iterator[Callable[..., TestClient]]:
             {"blocks": detector, "other": detector}, graph=graph if kept else None, limits=Limits(**limits),
             history=history, journal=journal,
         )  # fmt: skip
-        client = TestClient(create_app(service, token=token), raise_server_exceptions=False)
+        client = TestClient(
+            create_app(service, token=token), base_url="http://127.0.0.1", raise_server_exceptions=False
+        )
         client.__enter__()
         client.service = service
         clients.append(client)

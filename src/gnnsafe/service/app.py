@@ -21,7 +21,7 @@ from gnnsafe.service.state import Service
 
 __all__ = ["LOOPBACK", "create_app"]
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "testserver")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 TICK = 30.0  # seconds between looks at whether the kept graph has changed
 
 log = logging.getLogger("gnnsafe.service")

@@ -96,11 +96,14 @@ def _reload(service: Service) -> None:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-        opened = socket.socket(kind, socket.SOCK_STREAM)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((host, port))
-        opened.listen(2048)
+        opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind((host, port))
+            opened.listen(2048)
+        except OSError:
+            opened.close()
+            raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"'--port' must be one to listen at (got {host}:{port}: {reason})") from error
