@@ -91,6 +91,13 @@ class PreparedGraph:
         require(len(x) == self.num_nodes, "x", f"have a row for each of {self.num_nodes} nodes", len(x))
         return PreparedGraph(changed(self.data, x=check_features(x)), self.edges)
 
+    def read_as(self, features: Matrix) -> PreparedGraph:
+        """The same for a model that reads X by products alone, which are those of this matrix."""
+        self.check_unwritten()
+        kept = Kept()
+        kept("features", lambda: features)
+        return PreparedGraph(self.data, self.edges, kept)
+
     def without_edges(self, **attributes: Any) -> PreparedGraph:
         """The same with every node alone; `attributes` are those of no edges. What was made of features goes along."""
         self.check_unwritten()

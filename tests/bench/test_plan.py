@@ -48,7 +48,9 @@ def test_the_protocol_is_the_papers_for_its_tables_and_rigorous_for_all_else():
 
 def test_the_plans_of_the_readme_say_their_protocol():
     for path in (Path(__file__).parents[2] / "plans").iterdir():
-        assert Plan(**read_plan(path)).protocol == "paper"
+        plan = Plan(**read_plan(path))
+        assert plan.protocol == ("rigorous" if path.stem == "field" else "paper")
+        assert plan.selection == ("test" if path.stem == "audit" else "validation")
 
 
 def test_a_data_set_is_under_those_named_shifts_that_it_has():

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from gnnsafe import Outputs
-from gnnsafe.methods import MSP, ODIN
+from gnnsafe.methods import MSP, ODIN, perturbation
+from gnnsafe.models import MODELS
 from gnnsafe.sparse import Sparse
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
@@ -110,3 +111,40 @@ def test_a_model_that_lets_no_gradient_through(forward):
     with pytest.raises(ValueError, match=r"'model' must let gradients reach data.x .* use epsilon=0"):
         ODIN().fit(result, labels, mask).score(result)
     assert ODIN(epsilon=0).fit(result, labels, mask).score(result).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "name", ["gcn", "mlp", "gat", "mixhop", "graphsage", "jknet", "appnp", "sgc", "gin", "sgformer"]
+)
+def test_sparse_features_take_the_step_without_becoming_dense(name, monkeypatch):
+    """The same logits as by the gradient of dense features."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.zeros(40, 200)
+    x.scatter_(1, torch.randint(200, (40, 3), generator=generator), 1.0)
+    data = SimpleNamespace(x=x, edge_index=torch.randint(40, (2, 90), generator=generator))
+    torch.manual_seed(0)
+    model = MODELS[name](200, 8, 3).double()
+    data.x = data.x.double()
+    seen = Outputs.of(model, data)
+    assert perturbation.by_products(seen)
+    method = ODIN(temperature=2.0, epsilon=0.01).fit(
+        seen, torch.zeros(40, dtype=torch.int64), torch.ones(40, dtype=torch.bool)
+    )
+    monkeypatch.setattr(perturbation, "ENTRIES", 1400)  # seven rows at a time
+    found = method.score(seen)
+    monkeypatch.setattr(perturbation, "by_products", lambda outputs: False)
+    expected = method.score(seen)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert (found - MSP().score(seen)).abs().max() > 1e-3
+
+
+def test_somebodys_model_is_asked_with_dense_features():
+    class Own(MODELS["gcn"]):
+        def forward(self, x, edge_index):
+            return super().forward(2 * x, edge_index)
+
+    x = torch.zeros(30, 200)
+    x[:, 3] = 1.0
+    data = SimpleNamespace(x=x, edge_index=NO_EDGES)
+    assert not perturbation.by_products(Outputs.of(Own(200, 8, 3), data))
+    assert not perturbation.by_products(Outputs(x, data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -18,12 +19,13 @@ import torch
 
 from gnnsafe.errors import WorkerError
 
-__all__ = ["ENDED", "each", "free_memory", "usual_jobs"]
+__all__ = ["ENDED", "each", "free_memory", "keep_freed_memory", "usual_jobs"]
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 ENDED = "a worker process was ended from outside, perhaps for want of memory"
+MALLOC = {-3: 2**30, -1: 2**31 - 1}  # glibc's M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
 CGROUP = Path("/sys/fs/cgroup")
 ITEMS_PER_WORKER = 3  # fewer are not worth a worker's start: importing torch and PyG takes it some seconds
 
@@ -55,6 +57,7 @@ def each(
     work = partial(_on_one_thread, function)
     jobs = usual_jobs(len(items), memory) if jobs is None else min(jobs, len(items))
     if jobs <= 1:
+        keep_freed_memory()
         yield from map(work, items)
         return
     start = 0
@@ -98,7 +101,7 @@ def free_memory() -> float | None:
 def _together(work: Callable[[Item], Value], items: Sequence[Item], jobs: int) -> Iterator[Value | BrokenProcessPool]:
     """What comes of the items, in their order; in place of the first that a dead worker took along, that error."""
     others = multiprocessing.active_children()
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _end_with_parent)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _started)
     try:
         with _interrupts_ignored():  # by the workers, which inherit it: Ctrl-C is the parent's business
             values = pool.map(work, items)
@@ -119,6 +122,23 @@ def _on_one_thread(function: Callable[[Item], Value], item: Item) -> Value:
         return function(item)
     finally:
         torch.set_num_threads(before)
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what large tensors leave behind; elsewhere nothing.
+
+    By default it gives large pieces back at once, and every epoch's tensors are fresh pages, which the kernel has to
+    fetch and clear: a third of the CPU time of GPN's flows (benchmarks/allocator.py).
+    """
+    with suppress(OSError, AttributeError):  # not glibc
+        libc = ctypes.CDLL(None)
+        for option, size in MALLOC.items():
+            libc.mallopt(option, size)
+
+
+def _started() -> None:
+    keep_freed_memory()
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:
