@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib import import_module
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from gnnsafe.cli import COMMANDS
+from gnnsafe.cli import COMMANDS, command_module
 
 PAGE = "commands.md"
 HEAD = """# The command line
@@ -37,7 +36,7 @@ def reference() -> str:
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of a command."""
     parser = argparse.ArgumentParser(prog=f"gnnsafe {name}")
-    import_module(f"gnnsafe.cli.{name}").configure(parser)
+    command_module(name).configure(parser)
     return parser
 
 

@@ -29,15 +29,11 @@ PAGES = {
 }
 """Where the site has a file of the repository; those of `benchmarks/`, `figures/` and `examples/` keep their names."""
 
-OPTIONAL = ("scale.md", "monitor.md", "serve.md", "leaderboard.md")
-"""Pages of the navigation that may not exist yet."""
-
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave optional pages out of the navigation where they do not exist; say the version on every page."""
-    config.nav = _without(config.nav, _missing())
+    """Say the version on every page."""
     config.copyright = f"gnnsafe {_version()} · MIT licence"
     return config
 
@@ -56,7 +52,6 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links to files of the repository into links to their pages here; a line about a page to come is left out."""
-    markdown = "".join(line for line in markdown.splitlines(keepends=True) if not _about_missing(line))
     places = repository_pages()
     here = {place: source for source, place in places.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
@@ -78,26 +73,6 @@ def repository_pages() -> dict[str, str]:
     places = {path.relative_to(ROOT).as_posix(): path.relative_to(ROOT).as_posix() for path in kept}
     notebooks = {f"examples/{path.name}": f"examples/{path.stem}.md" for path in ROOT.glob("examples/*.ipynb")}
     return {**PAGES, **places, **notebooks}
-
-
-def _missing() -> set[str]:
-    return {name for name in OPTIONAL if not (ROOT / "docs" / name).is_file()}
-
-
-def _about_missing(line: str) -> bool:
-    return any(match[2].removeprefix("../") in _missing() for match in LINK.finditer(line))
-
-
-def _without(nav: list, missing: set[str]) -> list:
-    """The navigation without pages that are missing; an entry is a page, or a title with a page or a list."""
-    kept: list = []
-    for entry in nav:
-        title, inside = next(iter(entry.items())) if isinstance(entry, dict) else (None, entry)
-        if isinstance(inside, list):
-            kept.append({title: _without(inside, missing)})
-        elif inside not in missing:
-            kept.append(entry)
-    return kept
 
 
 def _version() -> str:

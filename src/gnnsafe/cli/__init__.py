@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn
 
 from gnnsafe import __version__
@@ -126,5 +127,10 @@ def _parsed(argv: Sequence[str]) -> argparse.Namespace:
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name == asked_for:
-            import_module(f"gnnsafe.cli.{name.replace('-', '_')}").configure(command)
+            command_module(name).configure(command)
     return parser.parse_args(argv)
+
+
+def command_module(name: str) -> ModuleType:
+    """The module of a command, imported when it is first asked for; its `configure` describes the command."""
+    return import_module(f"gnnsafe.cli.{name.replace('-', '_')}")
