@@ -89,7 +89,7 @@ def test_new_methods_run_alone_in_finished_cells(finished, tmp_path, capsys, mon
         (tmp_path / path.name).write_bytes(path.read_bytes())
     trained = []
     real = study.attempts
-    monkeypatch.setattr(study, "attempts", lambda b, recipes, epochs, selection: trained.append([r.name for r in recipes])
+    monkeypatch.setattr(study, "attempts", lambda b, recipes, epochs, **_: trained.append([r.name for r in recipes])
                         or real(b, recipes, epochs=epochs))  # fmt: skip
     more = [text.replace("msp,", "msp,energy,") for text in TINY]
     assert cli.main([*more, "--seeds", "1", "--out", str(tmp_path)]) == 0
