@@ -53,7 +53,7 @@ def test_a_plan_is_run_kept_and_ordered(finished, capsys, monkeypatch, tmp_path)
     assert cli.main([*TINY, "--seeds", "2", "--out", str(finished)]) == 0
     out, err = capsys.readouterr()
     assert err == f"4 cells, 4 of them finished before; records are kept in {finished}\n"
-    assert out.startswith("AUROC in percent, mean of 2 seeds; paper protocol, gcn, 2 epochs.\n")
+    assert out.startswith("AUROC in percent, mean of 2 seeds; paper protocol, gcn, 2 epochs; rank: mean of the ranks")
     assert re.search(r"^1 \S+ +\d+\.\d", out, re.M)
     assert "GNNSafe++*" in out
     assert cli.main(["report", str(finished), "--out", str(tmp_path)]) == 0
@@ -89,7 +89,7 @@ def test_new_methods_run_alone_in_finished_cells(finished, tmp_path, capsys, mon
         (tmp_path / path.name).write_bytes(path.read_bytes())
     trained = []
     real = study.attempts
-    monkeypatch.setattr(study, "attempts", lambda b, recipes, epochs: trained.append([r.name for r in recipes])
+    monkeypatch.setattr(study, "attempts", lambda b, recipes, epochs, **_: trained.append([r.name for r in recipes])
                         or real(b, recipes, epochs=epochs))  # fmt: skip
     more = [text.replace("msp,", "msp,energy,") for text in TINY]
     assert cli.main([*more, "--seeds", "1", "--out", str(tmp_path)]) == 0

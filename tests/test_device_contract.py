@@ -47,8 +47,8 @@ def test_models(name, layout, blocks, device):
     other, there = copy.deepcopy(model).to(device), moved(data, device)
     with torch.no_grad():
         assert_same(other(there.x, there.edge_index), model(data.x, data.edge_index), device)
-    model(data.x, data.edge_index).square().sum().backward()
-    other(there.x, there.edge_index).square().sum().backward()
+    model(data.x, data.edge_index).square().mean().backward()
+    other(there.x, there.edge_index).square().mean().backward()
     gradients = [[weight.grad for weight in one.parameters() if weight.grad is not None] for one in (other, model)]
     assert_same(*gradients, device)
 

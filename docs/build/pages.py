@@ -51,7 +51,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links to files of the repository into links to their pages here; a line about a page to come is left out."""
+    """Turn links to files of the repository into links to their pages here."""
     places = repository_pages()
     here = {place: source for source, place in places.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
