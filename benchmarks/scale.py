@@ -305,7 +305,7 @@ def main() -> None:
         text += (
             f"\nOne sum of {HIDDEN} columns over {found['nodes'] * DEGREE:.1e} edges (`--sums`): by SQL in 4 GB "
             f"{found['sql']:.0f} s; over edges in files {found['files']:.1f} s, and {found['sorting']:.1f} s to sort "
-            "these once.\n"
+            "these once. Both in one process, at whatever load there was.\n"
         )
     PAGE.write_text(text, encoding="utf-8")
     if records:
