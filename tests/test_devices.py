@@ -42,7 +42,7 @@ def assert_same(ours: Any, expected: Any, device: str) -> None:
     if isinstance(expected, torch.Tensor):
         assert ours.device.type == device
         assert ours.layout == expected.layout
-        torch.testing.assert_close(ours.cpu().to_dense(), expected.to_dense(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours.cpu().to_dense(), expected.to_dense(), rtol=1e-5, atol=1e-5, equal_nan=True)
     elif isinstance(expected, dict | list | tuple):
         pairs = expected.items() if isinstance(expected, dict) else enumerate(expected)
         assert len(ours) == len(expected)

@@ -155,7 +155,7 @@ const look = dark ? {actions: false, theme: "dark", config: {background: "transp
 def as_html(document: Document) -> str:
     """One page that needs no network: tables that sort by a click, charts that answer the pointer."""
     charts = any(section.chart is not None for section in document.sections)
-    library = f"<script>{vega_library()}</script><script>{LOOK}</script>" if charts else ""
+    library = f"<script>{vega_library()}\n{LOOK}</script>" if charts else ""
     links = "".join(f'<a href="#s{number}">{html_text(s.title)}</a>' for number, s in enumerate(document.sections))
     contents = f"<nav>{links}</nav>" if len(document.sections) > 3 else ""
     lead = "".join(f'<p class="lead">{html_text(text)}</p>' for text in document.lead)
