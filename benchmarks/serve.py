@@ -219,9 +219,9 @@ def _changed(service: Served, bodies: list[bytes], touched: list[int], errors: l
     touched.append(json.loads(answer).get("nodes", 0))
 
 
-def large(seconds: float) -> list[str]:
+def large(seconds: float) -> Iterator[str]:
     """A kept graph of 1e6 nodes: ten changed nodes."""
-    rows, detector = [], _fitted(_grid(60, 16), 16)
+    detector = _fitted(_grid(60, 16), 16)
     graphs = {"a lattice, 4e6 edges": _grid(LARGE, 16), "random, 3 edges per node": _random(LARGE**2, 16, 3)}
     for name, data in graphs.items():
         rng = np.random.default_rng(3)
@@ -236,12 +236,11 @@ def large(seconds: float) -> list[str]:
                 taken = _timed(ask, time.perf_counter() + seconds, 300)
                 used = memory(service.pid)
         p50, p99 = _told(taken)
-        rows.append(
+        yield (
             f"| 1e6 nodes, {name}: 10 changed nodes touch {np.median(touched):,.0f} | {p50:.1f} | {p99:.1f} | "
             f"{1000 / p50:.0f} | {len(errors)} |"
         )
         print(f"{name}: {len(taken)} requests, {used:.0f} MB", file=sys.stderr)
-    return rows
 
 
 def main() -> None:
@@ -252,8 +251,6 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     load = os.getloadavg()[0]
-    small, million = cora(arguments.seconds), large(arguments.seconds)
-    head = ["| what | p50 ms | p99 ms | per second | errors |", "|---|---|---|---|---|"]
     machine = (
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}"
     )
@@ -265,16 +262,21 @@ def main() -> None:
         f"Load average of the machine when it began: {load:.1f}"
         + (" (it was busy with other work: figures are far too high)." if load > 1 else "."),
         "",
-        *head,
-        *small[:3],
-        *million,
-        *small[3:],
-        "",
-        *flat(arguments.requests),
-        "",
+        "| what | p50 ms | p99 ms | per second | errors |",
+        "|---|---|---|---|---|",
     ]
-    (HERE / "serve.md").write_text("\n".join(lines), encoding="utf-8")
-    print("\n".join(lines))
+    small = cora(arguments.seconds)
+    lines += small[:3]
+    _save(lines + small[3:])
+    for row in large(arguments.seconds):
+        lines.append(row)
+        _save(lines + small[3:])
+    _save([*lines, *small[3:], "", *flat(arguments.requests)])
+
+
+def _save(lines: list[str]) -> None:
+    """What is measured so far."""
+    (HERE / "serve.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from gnnsafe.service import Limits, Service, create_app
 
 @pytest.fixture(scope="module")
 def app(detector, graph):
-    return create_app(Service({"blocks": detector}, graph=graph, limits=Limits(nodes=500, edges=5000)))
+    service = Service({"blocks": detector}, graph=graph, limits=Limits(nodes=500, edges=5000))
+    return create_app(service, hosts=("testserver", "localhost"))  # what schemathesis calls it
 
 
 @pytest.fixture(scope="module")
