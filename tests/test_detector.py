@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -289,7 +288,7 @@ def test_what_propagation_has_the_last_word_on(name, blocks):
     detector = Detector(GCN(8, 4, 3), name).fit(blocks)
     outputs = detector.outputs(blocks)
     before, how = base_scores_of(detector.method, outputs), detector.method.propagation
-    assert torch.equal(propagate(before, outputs.graph.edges, **asdict(how)), detector.score(blocks))
+    assert torch.equal(how(before, outputs.graph.edges), detector.score(blocks))
     assert (how.steps > 0) == (name in ("gnnsafe", "dirichlet-energy", "diffused-knn"))
 
 
@@ -319,11 +318,12 @@ class TestNewScores:
             delattr(new, name)
         return new, torch.tensor([300, 301, 5, 7, 40, 41, 100])
 
-    @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("appnp", "gpn")])
+    @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("appnp", "gpn", "sgformer", "gps")])
     def test_equal_to_the_whole_and_nothing_else_changes(self, model):
         torch.manual_seed(0)
         data = self.ring()
-        detector = Detector(MODELS[model](8, 6, 3), "gnnsafe").fit(data)
+        method = Propagated(MSP(), 2) if model == "ensemble" else "gnnsafe"  # its logits have no energy
+        detector = Detector(MODELS[model](8, 6, 3), method).fit(data)
         new, nodes = self.grown(data)
         touched, scores = detector.score_new(new, nodes)
         whole = detector.score(new)
@@ -333,6 +333,13 @@ class TestNewScores:
         kept = torch.cat([detector.score(data), torch.zeros(2)])
         kept[touched] = scores
         torch.testing.assert_close(kept, whole)
+
+    @pytest.mark.parametrize("model", ["sgformer", "gps"])
+    def test_a_model_that_reads_the_whole_graph_is_refused(self, model):
+        data = self.ring()
+        detector = Detector(MODELS[model](8, 6, 3), "gnnsafe").fit(data)
+        with pytest.raises(InputError, match="'model' must have a receptive field"):
+            detector.score_new(data, [7])
 
     @pytest.mark.parametrize(
         "method", [Propagated(MSP(), 1), Propagated(GNNSafe(), 1), Consensus((MSP(), Agreement()))]

@@ -145,12 +145,14 @@ def test_each_piece_has_its_part_and_its_nodes(graph):
 def test_what_says_nothing_is_said(graph):
     why = fitted(graph).explain(graph, node=3)  # an undirected graph
     assert [(one.method, one.silent, one.addend) for one in why.evidence if one.p_value is None] == [
-        ("DegreeBalance()", ALIKE, 0.0)
+        ("DegreeBalance(side='high')", ALIKE, 0.0)
     ]
     assert f"    none  points to many, few point to it: {ALIKE}" in str(why)
     one_way = directed(graph)
     detector = fitted(one_way)
-    assert "DegreeBalance()" in [one.method for one in detector.explain(one_way, node=3).evidence if one.p_value]
+    assert "DegreeBalance(side='high')" in [
+        one.method for one in detector.explain(one_way, node=3).evidence if one.p_value
+    ]
     alone = detector.explain(one_way, node=7)
     assert {one.silent for one in alone.evidence if one.p_value is None} == {ALONE}
     assert {one.method for one in alone.evidence if one.p_value is None} == {

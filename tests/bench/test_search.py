@@ -208,7 +208,7 @@ def test_a_search_is_run_once_and_explained_in_every_record(small, tmp_path, cap
         assert set(record.chosen) == ({"lr", "margins"} if record.method == "GNNSafe++" else {"lr"})
         assert all(text.endswith("mean over feature, label") for text in record.chosen.values())
         assert 0 < record.val_loss < 100
-    monkeypatch.setattr(module, "each", lambda function, items, jobs: iter(items and [1 / 0]))  # nothing is left
+    monkeypatch.setattr(module, "each", lambda function, items, **_: iter(items and [1 / 0]))  # nothing is left
     assert cli.main([*TINY, "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out == out
 
@@ -221,7 +221,7 @@ def test_values_that_were_chosen_and_values_that_were_not_are_never_mixed(small,
 
 
 def test_an_interrupted_search_goes_on_where_it_was(small, tmp_path, capsys, monkeypatch):
-    def interrupted(function, items, jobs):
+    def interrupted(function, items, **_):
         for item in items[:3]:
             yield function(item)
         raise KeyboardInterrupt

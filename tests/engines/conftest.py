@@ -23,6 +23,13 @@ from gnnsafe.detector import Detector
 KINDS = ("directed", "isolated", "loops", "repeated", "text", "all")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on Spark is one worker's: to start Spark takes longer than most of these tests."""
+    for item in items:
+        if "spark" in item.nodeid and "engines" in item.nodeid:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Any:
     with warnings.catch_warnings():

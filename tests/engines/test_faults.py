@@ -110,10 +110,13 @@ def kill():
         time.sleep(0.05)
         steps = [name for _, names, _ in os.walk(folder) for name in names if name == "step2"]
         for process in psutil.Process().children(recursive=True) if steps else ():
-            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                process.kill()
-                killed.append(process.pid)
-                break
+            try:
+                if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                    process.kill()
+                    killed.append(process.pid)
+                    break
+            except psutil.Error:  # it ended by itself
+                pass
 
 conf = {"spark.sql.shuffle.partitions": "2", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
 with engines.Spark(master="local-cluster[2,1,1024]", conf=conf, temp=folder) as engine:

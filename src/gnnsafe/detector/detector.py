@@ -543,6 +543,8 @@ class Detector(Scorer):
         model = None if self.classifier is None else self.classifier.model
         if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
             hops = model.reach
+            whole = f"{type(model).__name__}, which reads the whole graph at once"
+            require(hops is not None, "model", "have a receptive field of so many hops", whole, "use score(data)")
         if hops is None and model is not None:
             raise InputError(
                 f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "

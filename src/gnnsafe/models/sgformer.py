@@ -89,7 +89,8 @@ class SGFormer(Model):
     def tail(self, hidden: Tensor, inputs: tuple[Features, Matrix]) -> Tensor:
         """From the first products to the logits."""
         everywhere, near = hidden.chunk(2, dim=1)
-        both = torch.lerp(self._attended(everywhere + self.bias), self._convolved(near, inputs[1]), self.graph_weight)
+        attended, convolved = self._attended(everywhere + self.bias), self._convolved(near, inputs[1])
+        both = attended + self.graph_weight * (convolved - attended)  # `lerp` takes no two types, as autocast gives
         logits: Tensor = self.head(self.penultimate(both))
         return logits
 
