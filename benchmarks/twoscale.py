@@ -126,7 +126,7 @@ def main() -> None:
     """Print a table per data set."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.twoscale", description=__doc__)
     known = ["cora", "amazon-photo", "coauthor-cs", "pubmed", "twitch", "pubmed-years", "arxiv-topics"]
-    parser.add_argument("datasets", nargs="*", default=["cora", "amazon-photo"], choices=known)
+    parser.add_argument("datasets", nargs="+", choices=known)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=200)
     parser.add_argument("--backbone", default="gcn")
