@@ -167,7 +167,7 @@ except SystemExit:
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     for name in cli.COMMANDS:
-        assert re.search(rf"\n    {name}\s", result.stdout)
+        assert re.search(rf"\n  {name}\s", result.stdout)
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)

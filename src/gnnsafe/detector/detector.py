@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["Detector"]
+
+log = logging.getLogger(__name__)
 
 
 class Detector(Scorer):
@@ -132,6 +135,7 @@ class Detector(Scorer):
             self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
+        log.info("%r calibrated on %d nodes", self.method, int(held_out.sum()))
         return self
 
     def _calibrate(self, scores: Tensor, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
