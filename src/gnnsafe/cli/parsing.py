@@ -80,7 +80,7 @@ def whole_parser(described: Collection[str]) -> Parser:
         "options and examples of each command.",
     )
     parser.add_argument("--version", action="version", version=f"gnnsafe {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(prog="gnnsafe", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text)
         if name in described:
