@@ -132,6 +132,10 @@ class TestFigures:
         assert one["expected_false_alarms"] == pytest.approx(6.0)
         assert sum(bar["nodes"] for bar in one["histogram"]) == 120
         assert sum(bar["flagged"] for bar in one["histogram"]) == one["flagged"]
+        code, out, _ = call("score d graph --engine duckdb --out rows --json")
+        (stored,) = json.loads(out)["graphs"]
+        assert (code, stored.keys()) == (0, one.keys())
+        assert (stored["nodes"], stored["flagged"]) == (120, one["flagged"])
         by_engine = figures(call, "score-logits")
         assert {name: by_engine[name] for name in ("nodes", "flagged", "expected_false_alarms")} == {
             name: one[name] for name in ("nodes", "flagged", "expected_false_alarms")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,18 +121,14 @@ def _score(arguments: argparse.Namespace) -> Answer:
     detector = load(arguments.detector, device=arguments.device)
     detector.calibrated()
     words: list[Any] = []
-    found: list[dict[str, Any]] = []
+    found = []
     for graph, table in tables.items():
         said, decided, sets = _decided(arguments, detector, graph, table)
-        figures = {
-            "graph": graph,
-            **said_figures(said, _level(arguments), arguments.fdr),
-            **_set_figures(arguments, sets),
-        }
+        figures = said_figures(said, _level(arguments), arguments.fdr) | _set_figures(arguments, sets)
         lines = said_lines(figures) + _set_lines(figures)
         words += [f"{graph}: {'; '.join(lines)}"] if len(tables) > 1 else lines
         words += [*said.over_time(), *([said.histogram()] if len(tables) == 1 else [])]
-        found.append({**figures, "table": table.absolute()})
+        found.append({"graph": graph, **figures, "table": table.absolute()})
     files = [("Table", table) for table in tables.values()]
     if page is not None:
         from gnnsafe.service.filed import write_page
@@ -139,7 +136,7 @@ def _score(arguments: argparse.Namespace) -> Answer:
         level = arguments.false_alarm or FALSE_ALARM
         write_page(page, decided, detector, title=Path(graph).absolute().stem, false_alarm=level)
         files.insert(0, ("Page", page))
-    return Answer(words, {"detector": arguments.detector, "graphs": found}, files)
+    return Answer(words, {"graphs": found}, files)
 
 
 def _score_in_engine(arguments: argparse.Namespace) -> Answer:
@@ -162,7 +159,8 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     with opened(arguments) as engine:
         how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
         said = score(engine, detector, nodes, edges, out=str(arguments.out), asked=asked, **how)
-    return engine_answer(said, asked)
+    answer = engine_answer(said, asked)
+    return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": said.out}]})
 
 
 def _decided(
