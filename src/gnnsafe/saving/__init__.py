@@ -39,7 +39,7 @@ __all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
 
 log = logging.getLogger(__name__)
 
-FORMAT = 3  # to be raised when what is written changes
+FORMAT = 4  # to be raised when what is written changes
 FILE = "detector.json"
 
 Name = str | int | float | bool
