@@ -36,5 +36,5 @@ def _completion(arguments: argparse.Namespace) -> None:
     for command in subcommands.choices.values():
         for action in command._actions:
             if action.type in (path, place):
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
+                action.complete = shtab.FILE
     print(shtab.complete(whole, shell=arguments.shell))
