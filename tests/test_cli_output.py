@@ -77,7 +77,7 @@ CALLS = {
     "monitor": "monitor d graph --history history.db",
     "bench": "bench --datasets synthetic --shifts label --methods msp,energy --epochs 2 --protocol paper --seeds 1 "
     "--out results",
-    "report": "report results --out written",
+    "report": "report results --format csv",
     "leaderboard": "leaderboard results",
     "doctor": "doctor",
 }
@@ -159,16 +159,14 @@ class TestFigures:
         assert (table["protocol"], table["backbone"]) == ("paper", "gcn")
         assert {one["method"] for one in table["methods"]} == {"MSP", "Energy"}
         assert [one["rank"] for one in table["methods"]] == sorted(one["rank"] for one in table["methods"])
-        found = figures(call, "report")
-        assert found["order"] == [table]
-        assert [one["kind"] for one in found["files"]] == ["page", "Markdown", "LaTeX", "CSV", "charts"]
+        assert figures(call, "report")["order"] == [table]
         assert figures(call, "leaderboard")["entries"] == 2
 
     def test_of_the_demo(self):
         summary = Summary("cora", "structure", "Energy", 1, {"auroc": (81.5, None)}, {}, {})
         (one,) = demo_figures([summary])
         assert one == {"shift": "structure", "method": "Energy", "auroc": {"mean": 81.5, "std": None},
-                       "paper_auroc": 71.7}  # fmt: skip
+                       "paper_auroc": 71.73}  # fmt: skip
 
     def test_what_json_has_no_number_for(self):
         held = {"nan": float("nan"), "numbers": torch.tensor([1.0, float("inf")]), 5: (Path("a"), True)}
@@ -321,7 +319,7 @@ class TestDoctor:
         found = installation.findings()
         assert code == (1 if any(one.state == "wrong" for one in found) else 0)
         for one in found:
-            assert one.text in out
+            assert one.about == "memory" or one.text in out  # which others take meanwhile
             assert one.remedy in out
         assert {one.about for one in found} >= {"torch", "threads", "devices", "report", "spark", "data root", "cache"}
 
