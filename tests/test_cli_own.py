@@ -518,13 +518,6 @@ class TestInspect:
         )
 
 
-@pytest.mark.parametrize("command", ["train", "score", "refit", "explain", "inspect"])
-def test_help_teaches_by_an_example(command, capsys):
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([command, "--help"])
-    assert f"Example: gnnsafe {command} " in " ".join(capsys.readouterr().out.split())
-
-
 class TestFitting:
     def test_classes_are_those_of_training_nodes(self):
         data = block_graph()
