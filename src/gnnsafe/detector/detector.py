@@ -338,7 +338,7 @@ class Detector(Scorer):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: Some of these nodes were used to train or to calibrate: on them the rates say nothing.
         """
-        calibration, graph = self.calibrated(), self._checked(data)
+        calibration, graph = self.calibrated(), self.prepared(data)
         p = self.p_values(graph)
         assert self.used_ is not None  # as it is fitted
         if mask is None:
@@ -482,7 +482,7 @@ class Detector(Scorer):
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         return diagnosis(
-            self.method, self.outputs, self._checked(data).data, candidates=candidates, draws=draws, seed=seed
+            self.method, self.outputs, self.prepared(data).data, candidates=candidates, draws=draws, seed=seed
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -527,7 +527,7 @@ class Detector(Scorer):
 
     def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        graph = self._checked(data)
+        graph = self.prepared(data)
         trusted = self.classifier is None or (self.classifier.as_made and hops is None)
         read = () if self.classifier is None else self.classifier.read(graph)
         return Parts(self.method, self._outputs, graph, self._reach(reach, hops), read, trusted, score)

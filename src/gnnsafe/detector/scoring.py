@@ -138,7 +138,7 @@ class Scorer:
             NotFittedError: The detector is not fitted.
             InputError: The graph is unlike the training graph.
         """
-        return self._outputs(self._checked(data))
+        return self._outputs(self.prepared(data))
 
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
@@ -146,7 +146,7 @@ class Scorer:
         if fitted is not None and fitted[2] == self._state(fitted[0]) and self._same(fitted[0], data):
             self.check_weights()
             return (fitted[0] if data is fitted[0] else fitted[0].labelled_as(data)), fitted[1]
-        graph = self._checked(data)
+        graph = self.prepared(data)
         return graph, self._outputs(graph)
 
     def _state(self, graph: PreparedGraph) -> Any:
@@ -169,8 +169,11 @@ class Scorer:
         graph = admitted(data, num_features=self.num_features_)
         return graph.both_ways() if self.undirected else graph
 
-    def _checked(self, data: Any) -> PreparedGraph:
-        """The graph, once it is known that the detector is fitted and that the graph is like the training graph."""
+    def prepared(self, data: Any) -> PreparedGraph:
+        """The graph as the detector reads it, once it is known to be like the training graph: one node type, both ways.
+
+        What it gives may stand for the data in any other call.
+        """
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         self._fitted = None
