@@ -11,6 +11,7 @@ from torch import nn
 from gnnsafe import Detector, Outputs, metrics
 from gnnsafe.errors import NotFittedError
 from gnnsafe.methods import METHODS, Method, Propagated
+from gnnsafe.monitoring import observe
 from gnnsafe.outputs import Penultimate
 
 everyone = pytest.mark.parametrize("name", METHODS)
@@ -107,6 +108,7 @@ def test_a_default_device_has_no_say(name, planted):
         assert torch.equal(detector.score(planted), expected)
         assert detector.decide(planted, false_alarm=0.1).p_values.device.type == "cpu"
         assert str(detector.explain(planted, node=3))
+        assert observe(detector, planted).entry.nodes == len(planted.x)
 
 
 @everyone

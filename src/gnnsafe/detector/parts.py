@@ -56,7 +56,7 @@ class PartDetector:
         outputs, method = self._outputs(data, out_degrees), self._detector.method
         scored = scored_part(method, outputs)
         answers = Answers.of(scored.scores, scored.compared, outputs).at(where)
-        p = self.calibration.p_values(answers.compared, self._classes(answers.predicted))
+        p = self.calibration.p_values(answers.compared, answers.predicted)
         flags = false_alarms(p, false_alarm)
         return Decisions(ids, answers.scores, p, flags, answers.predicted, answers.probabilities, self.class_names)
 
@@ -78,9 +78,6 @@ class PartDetector:
             class_names=self.class_names,
             part=True,
         )
-
-    def _classes(self, predicted: Tensor | None) -> Tensor | None:
-        return None if self.calibration.classes is None else predicted
 
     def _outputs(self, data: Data, out_degrees: Tensor) -> Outputs:
         self._detector.check_weights()

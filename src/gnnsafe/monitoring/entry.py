@@ -208,7 +208,7 @@ def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[N
     places = _places(rows)
     for known in _used(detector):
         if not telling or np.array_equal(known.nodes.numpy(), rows):
-            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool))).numpy()
+            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool, device="cpu"))).numpy()
         else:
             found, counts = np.unique(known.nodes[known.mask].numpy(), return_counts=True)
             where = np.searchsorted(found, rows).clip(max=max(len(found) - 1, 0))
