@@ -170,9 +170,17 @@ class Scorer:
         return graph.both_ways() if self.undirected else graph
 
     def prepared(self, data: Any) -> PreparedGraph:
-        """The graph as the detector reads it, once it is known to be like the training graph: one node type, both ways.
+        """The graph as the detector reads it: its node type alone, each edge both ways where `undirected`; checked once.
 
-        What it gives may stand for the data in any other call.
+        Args:
+            data: The graph.
+
+        Returns:
+            A prepared graph, which may stand for the data in any other call.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The model has other weights than it was fitted with, or the graph is unlike the training graph.
         """
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
