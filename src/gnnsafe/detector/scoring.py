@@ -170,7 +170,7 @@ class Scorer:
         return graph.both_ways() if self.undirected else graph
 
     def prepared(self, data: Any) -> PreparedGraph:
-        """The graph as the detector reads it: its node type alone, edges both ways where it is `undirected`; checked once.
+        """The graph as the detector reads it: one node type, edges both ways where it is `undirected`; checked once.
 
         Args:
             data: The graph.
