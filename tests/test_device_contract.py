@@ -165,6 +165,7 @@ def test_a_bare_call_sees_a_write_behind_torchs_back(name, blocks, device):
     assert_same(model(x, edge_index), model(x.clone(), edge_index).detach().cpu(), device)
 
 
+@pytest.mark.filterwarnings("ignore:.*nodes are flagged")
 def test_a_graph_that_is_monitored(blocks, device):
     there, model = moved(blocks, device), model_for(blocks)
     expected = observe(Detector(model, "gnnsafe").fit(blocks).calibrate(blocks), blocks)
@@ -172,7 +173,7 @@ def test_a_graph_that_is_monitored(blocks, device):
     assert ours.candidates.tolist() == expected.candidates.tolist() == blocks.test_mask.nonzero().flatten().tolist()
     assert ours.digests.tolist() == expected.digests.tolist()
     for name in ("graph", "flagged", "classes", "degrees"):
-        assert getattr(ours.entry, name) == pytest.approx(getattr(expected.entry, name))
+        assert getattr(ours.entry, name) == getattr(expected.entry, name)
     assert ours.scores(ours.candidates[:1] * 0).tolist() == pytest.approx(expected.scores(ours.candidates[:1] * 0))
 
 

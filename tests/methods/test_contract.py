@@ -108,7 +108,7 @@ def test_a_default_device_has_no_say(name, planted):
         assert torch.equal(detector.score(planted), expected)
         assert detector.decide(planted, false_alarm=0.1).p_values.device.type == "cpu"
         assert str(detector.explain(planted, node=3))
-        assert observe(detector, planted).entry.nodes == len(planted.x)
+        assert observe(detector, planted, false_alarm=0.1).entry.nodes == len(planted.x)
 
 
 @everyone
