@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from inspect import Parameter, Signature, signature
+from functools import lru_cache
+from inspect import Parameter, Signature, ismethod, signature
+from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -86,9 +88,19 @@ def forward_signature(model: nn.Module) -> Signature:
     Raises:
         ValueError: For a model of TorchScript that does not say.
     """
-    own, inner = signature(model.forward), getattr(model, "module", None)
+    own, inner = _signature(model.forward), getattr(model, "module", None)
     hands_on = tuple(one.kind for one in own.parameters.values()) == ANY
     return forward_signature(inner) if hands_on and isinstance(inner, nn.Module) else own
+
+
+def _signature(function: Any) -> Signature:
+    return _of_a_class(function.__func__) if ismethod(function) else signature(function)
+
+
+@lru_cache
+def _of_a_class(function: Any) -> Signature:
+    """The signature of a class's function as its objects have it."""
+    return signature(MethodType(function, object()))
 
 
 def _told_to_methods_only(name: str) -> bool:

@@ -133,7 +133,7 @@ class PreparedGraph:
     @once
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that it holds, by name; not those made in inference mode, whose writes torch does not count."""
-        held = {"x": self.x, "edge_index": self.edge_index, **stored(self.data)}
+        held = {"x": self.x, "edge_index": self.edge_index, **self._held}
         return {name: value for name, value in held.items() if isinstance(value, Tensor) and not value.is_inference()}
 
     def versions(self) -> list[int]:
@@ -142,6 +142,10 @@ class PreparedGraph:
 
     def to_dict(self) -> dict[str, Any]:
         """What the data holds, by name."""
+        return dict(self._held)
+
+    @once
+    def _held(self) -> dict[str, Any]:
         return stored(self.data)
 
     @property
