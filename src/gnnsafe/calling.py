@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from inspect import Parameter, Signature, signature
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from inspect import Parameter, Signature, ismethod, signature
+from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,19 +13,18 @@ from torch import Tensor, nn
 from gnnsafe.checks import check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Graph, stored
-from gnnsafe.modes import version
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = [
     "PLAIN_CALL",
     "WRITTEN",
     "check_device",
+    "check_unwritten",
     "forward_signature",
     "passed",
     "single_tensor",
     "takes",
     "unnamed",
-    "unwritten",
-    "versions",
 ]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
@@ -89,9 +88,19 @@ def forward_signature(model: nn.Module) -> Signature:
     Raises:
         ValueError: For a model of TorchScript that does not say.
     """
-    own, inner = signature(model.forward), getattr(model, "module", None)
+    own, inner = _signature(model.forward), getattr(model, "module", None)
     hands_on = tuple(one.kind for one in own.parameters.values()) == ANY
     return forward_signature(inner) if hands_on and isinstance(inner, nn.Module) else own
+
+
+def _signature(function: Any) -> Signature:
+    return _of_a_class(function.__func__) if ismethod(function) else signature(function)
+
+
+@lru_cache
+def _of_a_class(function: Any) -> Signature:
+    """The signature of a class's function as its objects have it."""
+    return signature(MethodType(function, object()))
 
 
 def _told_to_methods_only(name: str) -> bool:
@@ -107,12 +116,10 @@ def takes(model: nn.Module, *arguments: object, **named: object) -> bool:
     return True
 
 
-def check_device(model: nn.Module, graph: Graph) -> None:
-    """The graph is where the model is, or part of it."""
-    here = graph.x.device
-    if next((one.device for one in model.parameters()), None) == here:
-        return
-    devices = {one.device for one in chain(model.parameters(), model.buffers())}
+def check_device(modules: Iterable[nn.Module], graph: Graph) -> None:
+    """The graph is where the model of these modules is, or part of it."""
+    here, held = graph.x.device, (values for one in modules for values in (one._parameters, one._buffers))
+    devices = {tensor.device for values in held for tensor in values.values() if tensor is not None}
     if devices and here not in devices:
         there = min(map(str, devices))
         remedy = f"call data.to('{there}'), or model.to('{here}')"
@@ -130,16 +137,8 @@ def single_tensor(call: str, given: object) -> Tensor:
     return check_tensor(call, given)
 
 
-@contextmanager
-def unwritten(graph: Graph) -> Iterator[None]:
-    """Says so where a forward writes into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
-    before = versions(graph)
-    yield
-    for name, count in versions(graph).items():
-        require(count == before[name], "model", f"leave data.{name} as it is", *WRITTEN)
-
-
-def versions(graph: Graph) -> dict[str, int | None]:
-    """How often each of the graph's tensors was written to, by name."""
-    read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
-    return {name: version(value) for name, value in read.items() if isinstance(value, Tensor)}
+def check_unwritten(graph: PreparedGraph, before: Sequence[int]) -> None:
+    """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
+    for name, count, earlier in zip(graph.tensors, graph.versions(), before, strict=True):
+        if count != earlier:
+            require(False, "model", f"leave data.{name} as it is", *WRITTEN)

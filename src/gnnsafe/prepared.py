@@ -15,6 +15,7 @@ from gnnsafe.edges import Edges, Kept
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import changed, moved, plain, stored
 from gnnsafe.modes import version
+from gnnsafe.once import once
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
 
 __all__ = ["Features", "PreparedGraph", "admitted", "check_graph", "prepare"]
@@ -135,8 +136,22 @@ class PreparedGraph:
         data = moved(self.data, place)
         return PreparedGraph(data, Edges(data.edge_index, self.num_nodes, reused=self.edges.reused))
 
+    @once
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that it holds, by name; not those made in inference mode, whose writes torch does not count."""
+        held = {"x": self.x, "edge_index": self.edge_index, **self._held}
+        return {name: value for name, value in held.items() if isinstance(value, Tensor) and not value.is_inference()}
+
+    def versions(self) -> list[int]:
+        """How often torch saw each of them written to."""
+        return [tensor._version for tensor in self.tensors.values()]
+
     def to_dict(self) -> dict[str, Any]:
         """What the data holds, by name."""
+        return dict(self._held)
+
+    @once
+    def _held(self) -> dict[str, Any]:
         return stored(self.data)
 
     @property

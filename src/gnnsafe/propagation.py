@@ -45,9 +45,10 @@ class Propagation:
         """The scores after it: every method's are propagated here."""
         if self.steps == 0:
             return scores
+        check_scores(scores)
         if self.weighting == "similarity":
             return self._mixed_alike(scores, _edges_of(edge_index, scores))
-        return propagate(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+        return diffused(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
 
     def weights(self, edge_index: Tensor | Edges, node: int, scores: Tensor) -> Tensor:
         """How much each node's score counts in that node's propagated one, float64; `scores` are those before it."""
@@ -59,7 +60,6 @@ class Propagation:
         return _row(matrix, check_node(node, len(scores)), edges, self.steps, self.alpha)
 
     def _mixed_alike(self, scores: Tensor, edges: Edges) -> Tensor:
-        check_scores(scores)
         values = scores.detach().double()
         return saturated(mixed(values, alike(values, edges, self.isolated), self.steps, self.alpha), scores.dtype)
 

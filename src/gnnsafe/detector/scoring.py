@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.calibration import Calibration
-from gnnsafe.calling import versions
 from gnnsafe.checks import Task, check_classes
 from gnnsafe.detector.default import fitted_default
 from gnnsafe.errors import NotFittedError, require
@@ -152,7 +151,7 @@ class Scorer:
     def _state(self, graph: PreparedGraph) -> Any:
         """What outputs depend on beside weights and what the graph's tensors hold."""
         settings = None if self.classifier is None else self.classifier.settings()
-        return versions(graph), self.scaling, self.undirected, settings
+        return graph.versions(), self.scaling, self.undirected, settings
 
     def _same(self, graph: PreparedGraph, data: Any) -> bool:
         if data is graph:
