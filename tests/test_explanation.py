@@ -145,9 +145,7 @@ def test_names_of_numpy_are_names_of_json(blocks):
     assert json.loads(json.dumps(why.to_dict()))["class_names"] == [10, 20, 30]
 
 
-@pytest.mark.parametrize(
-    "names", [np.zeros(3, dtype="datetime64[D]"), [b"a", "b", "c"], [("a",), 1, 2]]
-)
+@pytest.mark.parametrize("names", [np.zeros(3, dtype="datetime64[D]"), [b"a", "b", "c"], [("a",), 1, 2]])
 def test_names_that_json_has_not_are_refused(blocks, names):
     blocks.class_names = names
     with pytest.raises(ValueError, match=r"'class_names' must hold texts or numbers \(got (date|bytes|tuple)\); call"):
