@@ -69,7 +69,7 @@ class KnownNodes:
     def _overlaps(self, other: KnownNodes) -> bool:
         """Whether one has most nodes of the other, which are told from each other by their features."""
         more, fewer = sorted((self.nodes, other.nodes), key=len, reverse=True)
-        distinct = fewer.unique()
+        distinct = torch.unique(fewer)
         return len(more) > len(fewer) < 2 * len(distinct) < 4 * int(torch.isin(distinct, more).sum())
 
     def same_nodes(self, others: KnownNodes | None) -> bool:
