@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
+OF_PYG = {*EDGE_ATTRIBUTES, "batch", "batch_size", "num_sampled_nodes_per_hop", "num_sampled_edges_per_hop"}
 ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 PLAIN_CALL = "forward=lambda model, data: model(data.x, data.edge_index"
 WRITTEN = ("a forward that writes into it", "work on a copy in forward, such as x = x.clone()")
@@ -62,10 +63,14 @@ def _size(value: object) -> object:
 
 
 def unnamed(model: nn.Module, graph: Graph) -> list[str]:
-    """What the graph holds of its edges and nobody passes on, since the forward does not say by name what it takes."""
-    parameters = _parameters(model)
-    named = parameters and all(one.kind not in ANY for one in parameters)
-    return [] if named else sorted(EDGE_ATTRIBUTES & stored(graph).keys() - passed(model, graph).keys())
+    """What the graph holds of its edges and nobody passes on, though the forward may take it under another name.
+
+    It may if it takes anything, says nothing of what it takes, or has arguments left that the graph does not fill.
+    """
+    parameters, taken = _parameters(model), passed(model, graph)
+    left = {one.name for one in _further(model)} - taken.keys() - OF_PYG
+    named = parameters and not left and all(one.kind not in ANY for one in parameters)
+    return [] if named else sorted(EDGE_ATTRIBUTES & stored(graph).keys() - taken.keys())
 
 
 def _further(model: nn.Module) -> list[Parameter]:

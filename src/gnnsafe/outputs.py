@@ -32,6 +32,7 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
+PLAIN = (int, float, str, type(None))
 PARTS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
 
 
@@ -86,17 +87,20 @@ class Classifier:
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in modules)
         return self.takes_prepared and usual and not hooked
 
+    def numbers(self) -> dict[str, object]:
+        """The model's attributes that are numbers, texts or None, by name; a mode is none of them."""
+        return {
+            f"{path}.{name}": value
+            for path, part in self.model.named_modules(prefix="model")
+            for name, value in vars(part).copy().items()  # which a forward in another thread may add to
+            if isinstance(value, PLAIN) and name != "training"
+        }
+
     def settings(self) -> list[object]:
         """What the model's answers depend on beside its weights, so far as it can be compared: numbers and hooks."""
         parts = [vars(part) for part in self.model.modules()]
-        numbers = [
-            (name, value)
-            for part in parts
-            for name, value in part.items()
-            if isinstance(value, int | float | str | None) and name != "training"
-        ]
         hooks = [dict(part[name]) for part in parts for name in ("_forward_hooks", "_forward_pre_hooks")]
-        return [*numbers, *hooks, *(part.get("forward") for part in parts)]
+        return [self.numbers(), *hooks, *(part.get("forward") for part in parts)]
 
     def read(self, graph: Graph) -> Collection[str] | None:
         """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task, check_classes
 from gnnsafe.detector.default import fitted_default
-from gnnsafe.errors import NotFittedError, require
+from gnnsafe.errors import ModelWarning, NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
 from gnnsafe.hashing import weights_digest
@@ -28,6 +29,7 @@ from gnnsafe.scaling import FeatureScaling
 __all__ = ["Scorer"]
 
 AnyScorer = TypeVar("AnyScorer", bound="Scorer")
+REFIT = "fit and calibrate again"
 NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
 
 
@@ -68,6 +70,7 @@ class Scorer:
         self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
+        self.numbers_: dict[str, object] = {}  # its attributes, but for those that change at each call
         self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
@@ -98,7 +101,9 @@ class Scorer:
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
         graph = self._graph(data)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
+        before = self._numbers()
         outputs = self._outputs(graph, first=True)
+        self.numbers_ = {name: one for name, one in self._numbers().items() if before.get(name, outputs) == one}
         self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
         with without_modes():
             self._learn(outputs, y, mask)
@@ -153,6 +158,9 @@ class Scorer:
         settings = None if self.classifier is None else self.classifier.settings()
         return graph.versions(), self.scaling, self.undirected, settings
 
+    def _numbers(self) -> dict[str, object]:
+        return {} if self.classifier is None else self.classifier.numbers()
+
     def _same(self, graph: PreparedGraph, data: Any) -> bool:
         if data is graph:
             return True
@@ -205,10 +213,18 @@ class Scorer:
         return tuple(read or ())
 
     def check_weights(self) -> None:
-        """The model has the weights that it had when it was fitted; else thresholds would be another model's."""
+        """The model has the weights that it had when it was fitted; else thresholds would be another model's.
+
+        Of other attributes nobody knows which matter: numbers and texts that changed are named.
+        """
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"
-        require(known, "model", rule, "others", "fit and calibrate again")
+        require(known, "model", rule, "others", REFIT)
+        now = self._numbers() if self.numbers_ else {}
+        changed = [name for name, was in self.numbers_.items() if now.get(name) != was]
+        for name in (name for name in changed if not name.rpartition(".")[2].startswith("_")):
+            text = f"{name} is another than when the detector was fitted; if the model's answers depend on it, {REFIT}"
+            warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
 
     def calibrated(self) -> Calibration:
         """What `calibrate` has learnt; an error before that, or where another method would be held against it."""

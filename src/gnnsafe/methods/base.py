@@ -266,7 +266,8 @@ def _propagated(method: Method, scores: Tensor, edges: Edges, num_nodes: int) ->
 
 
 def _checked(method: Method, scores: object, num_nodes: int) -> Tensor:
-    tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None
+    dense = isinstance(scores, Tensor) and scores.layout == torch.strided and scores.dtype in FLOATS
+    tensor = scores.detach().float() if dense else None
     if tensor is not None and tensor.shape == (num_nodes,) and math.isfinite(float(tensor.sum())):
         return tensor
     name = f"{method!r}.base_scores(outputs)"  # in words only where they are needed: they cost more than the check
