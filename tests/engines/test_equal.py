@@ -15,18 +15,23 @@ from gnnsafe.methods import (
     GKDE,
     KNN,
     MSP,
+    CentredCosine,
+    DegreeBalance,
     DiffusedKNN,
     Energy,
     Entropy,
     GNNSafe,
     Mahalanobis,
     MaxLogit,
+    OutOfPlace,
     Propagated,
+    TwoScale,
     ViM,
 )  # fmt: skip
 from gnnsafe.report.decisions import ENDS, bin_edges
 
 METHODS = [
+    TwoScale(), CentredCosine(), Propagated(OutOfPlace("embedding"), steps=1), DegreeBalance(),
     GNNSafe(), Energy(temperature=2.0), MSP(), MaxLogit(), Entropy(), GEN(), GKDE(), KNN(), Mahalanobis(), ViM(),
     DiffusedKNN(diffusion=2, steps=1), Propagated(Propagated(MSP(), steps=1), steps=3, alpha=0.3, isolated="decay"),
 ]  # fmt: skip
@@ -69,7 +74,7 @@ def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.parametrize("method", METHODS[-2:], ids=repr)
+@pytest.mark.parametrize("method", [METHODS[0], *METHODS[-2:]], ids=repr)
 def test_spark_scores_as_memory_does(method, opened, tmp_path):
     made, graph = detector(method), new_graph("all")
     check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
@@ -135,16 +140,16 @@ def test_a_value_worked_out_by_hand(name, opened, tmp_path):
     from pyarrow import parquet
 
     from gnnsafe.calibration import Calibration
-    from gnnsafe.engines.plan import logits_steps
+    from gnnsafe.engines.plan import logits_plan
     from gnnsafe.engines.scoring import _carried_out
 
     e0, e1, e2 = (-float(np.log(size)) for size in (2, 4, 8))
     logits = pa.table({"id": [0, 1, 2], "a": np.log([1.0, 2.0, 4.0]), "b": np.log([1.0, 2.0, 4.0])})
     edges = pa.table({"source": [0, 0, 2, 1], "target": [1, 1, 1, 1]})
     calibration = Calibration(torch.tensor([-1.0, -2.0, -3.0]))
-    steps = logits_steps(GNNSafe(steps=1), calibration)
+    plan = logits_plan(GNNSafe(steps=1), calibration)
     with opened(name, tmp_path / "temp") as engine:
-        _carried_out(engine, steps, calibration, logits, edges, str(tmp_path / "out"), Asked(false_alarm=0.4), None, {})
+        _carried_out(engine, plan, calibration, logits, edges, str(tmp_path / "out"), Asked(false_alarm=0.4), None, {})
     found = parquet.read_table(tmp_path / "out").sort_by("id")
     heard = (2 * e0 + e2 + e1) / 4
     np.testing.assert_allclose(found["score"].to_numpy(), [e0, (heard + e1) / 2, e2], rtol=1e-6)

@@ -93,14 +93,15 @@ def test_sums_over_a_grid_are_those_of_a_matrix(both_ways, tmp_path):
     with GridWriter(tmp_path, 23, targets=5, sources=9, both_ways=both_ways) as writer:
         for low in range(0, 300, 70):
             writer.add(*ends[:, low : low + 70])
-        grid, counts, loops = writer.finish(lambda: None)
+        grid, counts = writer.finish(lambda: None, leaving=True)
     matrix = np.zeros((23, 23))
     np.add.at(matrix, (ends[1], ends[0]), 1)
     if both_ways:
         matrix = np.minimum(matrix + matrix.T, 1)
-    assert loops.tolist() == np.diag(matrix).tolist()
+    assert counts["loops"].tolist() == np.diag(matrix).tolist()
     np.fill_diagonal(matrix, 0)
-    assert counts.tolist() == matrix.sum(axis=1).tolist()
+    assert counts["count"].tolist() == matrix.sum(axis=1).tolist()
+    assert counts["leaving"].tolist() == matrix.sum(axis=0).tolist()
     for dtype in ("float32", "float64"):
         with Writer(tmp_path, dtype, {"value": Column(3, dtype)}) as written:
             written.add({"value": values})

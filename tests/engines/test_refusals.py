@@ -105,7 +105,7 @@ def test_unknown_edges_may_be_left_out(opened, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [("two-scale", "TwoScale"), ("grasp", "GRASP"), ("odin", "ODIN"), ("degree", "Degree")]
+    ("method", "name"), [("gebm", "GEBM"), ("grasp", "GRASP"), ("odin", "ODIN"), ("degree", "Degree")]
 )
 def test_methods_that_cannot_run_there_are_refused_by_name(method, name, opened, tmp_path):
     made = detector(method)

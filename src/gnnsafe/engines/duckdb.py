@@ -17,12 +17,12 @@ from pyarrow import parquet
 
 from gnnsafe.engines.batches import feature_rows
 from gnnsafe.engines.columns import ColumnFile, Writer, spans
-from gnnsafe.engines.engine import COUNTS, Column, Engine, Step
+from gnnsafe.engines.engine import Column, Engine, Function, Step
 from gnnsafe.engines.grid import Grid, GridWriter
 from gnnsafe.engines.inputs import GraphTables
 from gnnsafe.engines.numbering import Numbering, numbered, unknown_ends
-from gnnsafe.engines.plan import run
 from gnnsafe.engines.sources import scan, sized
+from gnnsafe.engines.stages import run
 from gnnsafe.engines.workspace import published, workspace
 from gnnsafe.errors import InputError, MissingExtraError, require, require_whole
 from gnnsafe.progress import progress
@@ -110,6 +110,10 @@ class DuckDB(Engine):
         """In double quotes."""
         return '"' + name.replace('"', '""') + '"'
 
+    def seconds(self, column: str, *, zoned: bool) -> str:
+        """By `epoch`."""
+        return f"epoch({column if zoned else f'CAST({column} AS TIMESTAMP)'})"
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Those of an aggregate."""
         with self._one_line("the query"):
@@ -129,16 +133,15 @@ class DuckDB(Engine):
                 f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')"
             )
 
-    def read(self, graph: GraphTables, step: Step, *, width: int) -> Files:
+    def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Files:
         """The nodes' features through the step, in the order in which they come; then the edges, by these numbers."""
         files, nodes = self._nodes(graph, step)
         numbering = numbered(self, graph, nodes)
-        self.grid, count, loops = self._edges(graph, numbering, nodes, width)
-        self.nodes, self.counts = nodes, {}
-        with Writer(self.folder, "counts", dict.fromkeys(COUNTS, Column(1, "int64"))) as writer:
+        self.grid, counts = self._edges(graph, numbering, nodes, width, leaving)
+        self.nodes = nodes
+        with Writer(self.folder, "counts", dict.fromkeys(counts, Column(1, "int64"))) as writer:
             for start, stop in spans(nodes, BATCH):
-                parts = (torch.from_numpy(part[start:stop].astype(np.int64))[:, None] for part in (count, loops))
-                writer.add(dict(zip(COUNTS, parts, strict=True)))
+                writer.add({name: torch.from_numpy(part[start:stop])[:, None] for name, part in counts.items()})
         self.counts = writer.files
         return Files(files)
 
@@ -159,6 +162,11 @@ class DuckDB(Engine):
             if name not in kept:
                 file.path.unlink()
         return Files({**writer.files, **kept})
+
+    def total(self, table: Files, function: Function) -> torch.Tensor:
+        """A batch at a time."""
+        blocks = (self._block(table, start, stop) for start, stop in spans(self.nodes, BATCH))
+        return torch.stack([run(function, block)["total"].double() for block in blocks]).sum(dim=0)
 
     def _block(self, table: Files, start: int, stop: int) -> dict[str, torch.Tensor]:
         return {name: file.rows(start, stop) for name, file in {**self.counts, **table.files}.items()}
@@ -213,7 +221,9 @@ class DuckDB(Engine):
         self._connection.execute(f"CREATE TEMP VIEW ids AS SELECT * FROM read_parquet('{path}')")
         return writer.files, place
 
-    def _edges(self, graph: GraphTables, numbering: Numbering, nodes: int, width: int) -> tuple[Grid, Any, Any]:
+    def _edges(
+        self, graph: GraphTables, numbering: Numbering, nodes: int, width: int, leaving: bool
+    ) -> tuple[Grid, dict[str, Any]]:
         """The grid: a range of sources or targets takes a quarter of the memory, and so do a cell's edges."""
         (total,) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e")[0]
         require(total > 0, "edges", "have at least one row", "none", "check what wrote the table")
@@ -226,7 +236,7 @@ class DuckDB(Engine):
             if lost and (lost == total or not graph.drop_unknown):
                 raise unknown_ends(self, graph, lost, total)
             with progress("Sorting edges", writer.cells) as advance:
-                return writer.finish(advance)
+                return writer.finish(advance, leaving=leaving)
 
     def _fill(self, writer: GridWriter, numbering: Numbering) -> int:
         """All edges, and how many of them have an end that is no node."""

@@ -35,12 +35,22 @@ graph, without what its usual nodes say that trouble beside them has added to al
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Weights", "added", "excess", "surroundings_weight", "usual_shares"]
+__all__ = [
+    "Spread",
+    "Weights",
+    "added",
+    "counted",
+    "counted_excess",
+    "excess",
+    "surroundings_weight",
+    "usual_shares",
+]
 
 RARE = 0.1  # a p-value below which a node is rare
 FLOOR = 0.005  # what evidence without any excess counts for
@@ -61,7 +71,7 @@ def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
     [0.2]
     """
     said = (~known.isnan()).sum(dim=0).clamp(min=1)
-    shares = torch.where(evidence.isnan().all(dim=0), RARE, _rare_shares(evidence))
+    shares = torch.where(evidence.isnan().all(dim=0), RARE, _rare_shares(counted(evidence)))
     return torch.minimum(shares, RARE + (RARE * (1 - RARE) / said.double()).sqrt())
 
 
@@ -71,12 +81,21 @@ def excess(evidence: Tensor, usual: Tensor) -> Tensor:
     >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.25])).tolist()
     [0.25]
     """
-    return (_rare_shares(evidence) - usual).clamp(min=0)
+    return counted_excess(counted(evidence), usual)
 
 
-def _rare_shares(evidence: Tensor) -> Tensor:
-    rare = (evidence > -math.log(RARE)).sum(dim=0).double()
-    return rare / (~evidence.isnan()).sum(dim=0).clamp(min=1)
+def counted_excess(counts: Tensor, usual: Tensor) -> Tensor:
+    """The same by what is `counted` of all nodes."""
+    return (_rare_shares(counts) - usual).clamp(min=0)
+
+
+def counted(evidence: Tensor) -> Tensor:
+    """How many nodes are rare by each evidence, and of how many it says anything: [2, parts] of E [nodes, parts]."""
+    return torch.stack([(evidence > -math.log(RARE)).sum(dim=0), (~evidence.isnan()).sum(dim=0)]).double()
+
+
+def _rare_shares(counts: Tensor) -> Tensor:
+    return counts[0] / counts[1].clamp(min=1)
 
 
 class Weights(NamedTuple):
@@ -122,19 +141,45 @@ def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
     return LEAST + (MOST - LEAST) * torch.maximum(regions, openness)
 
 
-def added(weights: Weights, values: Tensor, known: Tensor) -> Tensor:
+class Spread(Protocol):
+    """How numbers of so many nodes are spread, wherever they are."""
+
+    def __len__(self) -> int: ...
+
+    def below(self, value: float) -> float:
+        """The share of them below a value."""
+
+    def quantile(self, share: float) -> float:
+        """The lower one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Those in a tensor."""
+
+    given: Tensor
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    def below(self, value: float) -> float:
+        """The share of them below a value."""
+        return float((self.given < value).double().mean())
+
+    def quantile(self, share: float) -> float:
+        """The lower one, of any number of values: `torch.quantile` takes 16 million."""
+        return float(self.given.kthvalue(math.floor(share * (len(self) - 1)) + 1).values)
+
+
+def added(weights: Weights, values: Tensor | Spread, known: Tensor) -> Tensor:
     """δ: by how much trouble in a graph has raised its usual nodes' z, `values` of all nodes beside those `known`."""
+    values = Values(values) if isinstance(values, Tensor) else values
     if not len(values):
         return known.new_zeros(())
-    usual = (values < known.median()).double().mean()
-    odd = torch.maximum(weights.unlike, weights.unknown * (1 - LEFT * usual).clamp(min=0))
+    left = 1 - LEFT * values.below(float(known.median()))
+    odd = torch.maximum(weights.unlike, weights.unknown * max(0.0, left))
     share = 0.5 - 0.25 * float(weights.regions)
-    return (1 - odd) * (_quantile(values, share) - _quantile(known, share)).clamp(min=0)
-
-
-def _quantile(values: Tensor, share: float) -> Tensor:
-    """The lower one, of any number of values: `torch.quantile` takes 16 million."""
-    return values.kthvalue(math.floor(share * (len(values) - 1)) + 1).values
+    return (1 - odd) * max(0.0, values.quantile(share) - Values(known).quantile(share))
 
 
 def _largest(excesses: Tensor) -> Tensor:
