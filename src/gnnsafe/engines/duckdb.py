@@ -186,7 +186,7 @@ class DuckDB(Engine):
                 place += batch.num_rows
             assert writer is not None
             writer.close()
-        self._connection.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')")
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')")
 
     def write(self, sql: str, out: str) -> None:
         """A part per thread."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,14 +22,15 @@ from gnnsafe.methods.weighing import counted
 
 __all__ = ["evidence", "weighed"]
 
-TABLE, NUMBER = "weighed", "z"
+NUMBER = "number"
 
 
 @dataclass(frozen=True)
 class TableSpread:
-    """How the numbers in a column of a table are spread: exactly, see `gnnsafe.methods.weighing.Spread`."""
+    """How the numbers in a column of a table are spread: exactly, see `gnnsafe.methods.spread`."""
 
     engine: Engine
+    table: str
     count: int
 
     def __len__(self) -> int:
@@ -37,13 +38,13 @@ class TableSpread:
 
     def below(self, value: float) -> float:
         """The share of them below a value."""
-        found = self.engine.rows(f"SELECT count(*) FROM {TABLE} WHERE {NUMBER} < {double(value)}")
+        found = self.engine.rows(f"SELECT count(*) FROM {self.table} WHERE {NUMBER} < {double(value)}")
         return float(found[0][0]) / self.count
 
     def quantile(self, share: float) -> float:
         """The lower one."""
         place = math.floor(share * (self.count - 1))
-        return float(order_statistics(self.engine, TABLE, NUMBER, [place])[0])
+        return float(order_statistics(self.engine, self.table, NUMBER, [place])[0])
 
 
 def evidence(method: TwoScale) -> Stage:
@@ -56,12 +57,13 @@ def weighed(method: TwoScale, calibration: Calibration, beside: Sequence[str], e
     """From evidence to decisions, by the weights that all nodes together give it."""
     counts = engine.total(table, _counted).reshape(2, -1)
 
-    def spread(weighing: TwoScale) -> TableSpread:
+    def spread(numbers: Callable[[Tensor], Tensor]) -> TableSpread:
         nonlocal table
-        step = Step(partial(_weighted, weighing), {NUMBER: Column(1, "float64")}, ("value", *beside))
+        step = Step(partial(_numbers, numbers), {NUMBER: Column(1, "float64")}, ("value", *beside))
         table = engine.after(table, step)
-        engine.name_rows(TABLE, table)
-        return TableSpread(engine, engine.rows(f"SELECT count(*) FROM {TABLE}")[0][0])
+        name = f"of_{numbers.__name__}"
+        engine.name_rows(name, table)
+        return TableSpread(engine, name, engine.rows(f"SELECT count(*) FROM {name}")[0][0])
 
     seen = method.for_counts(counts, spread)
     makes = {"score": Column(1), "p_value": Column(1, "float64")}
@@ -77,8 +79,8 @@ def _counted(block: Block) -> dict[str, Tensor]:
     return {"total": counted(block["value"]).flatten()}
 
 
-def _weighted(method: TwoScale, block: Block) -> dict[str, Tensor]:
-    return {NUMBER: method.weighted(block["value"])[:, None]}
+def _numbers(numbers: Callable[[Tensor], Tensor], block: Block) -> dict[str, Tensor]:
+    return {NUMBER: numbers(block["value"])[:, None]}
 
 
 def _decided(method: TwoScale, calibration: Calibration, block: Block) -> dict[str, Tensor]:

@@ -21,12 +21,13 @@ from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
+from gnnsafe.methods.spread import Spread, spread_of
 from gnnsafe.methods.weighing import (
-    Spread,
     Weights,
     added,
     counted,
     counted_excess,
+    none_left,
     surroundings_weight,
     usual_shares,
 )
@@ -68,10 +69,11 @@ class TwoScale(Method):
     class) or a graph of their own. Which it is the graph says, beside the one that was fitted. Evidence that finds
     nothing in a graph hardly counts in it. KNN compares with at most 1,000 training nodes.
 
-    A score is −log p of the whole: 3 is as odd as one ID node in twenty. Weights are the same for all nodes of a graph;
-    a graph that is scored as a whole leaves its weights behind, by which parts of it are scored (`score_new`). The
-    model is asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence
-    that reads neighbours says nothing of a node that nobody points to.
+    A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
+    nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
+    all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
+    (`score_new`). The model is asked twice, once with every node alone. Where no embedding is known, logits stand for
+    it. Own evidence that reads neighbours says nothing of a node that nobody points to.
     """
 
     unlike: tuple[Method, ...] = field(default_factory=_unlike)
@@ -85,6 +87,8 @@ class TwoScale(Method):
     usual_: Tensor = fitted()
     """Shares of nodes that are rare by each part, in the graph that was fitted."""
     weights_: Tensor = fitted()
+    deciding_: Tensor = fitted()
+    """The weights that p-values go by: own evidence's alone, unless no usual node is left in the graph."""
     regions_: Tensor = fitted()
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
@@ -138,15 +142,18 @@ class TwoScale(Method):
 
     def for_graph(self, rows: Tensor) -> TwoScale:
         """The same with the weights of a graph, its openness, and what trouble in it has added to usual nodes."""
-        return self.for_counts(counted(rows), lambda method: method.weighted(rows))
+        return self.for_counts(counted(rows), lambda numbers: spread_of(numbers(rows)))
 
-    def for_counts(self, counts: Tensor, spread: Callable[[TwoScale], Tensor | Spread]) -> TwoScale:
-        """The same by what is `counted` of the graph's rows; then z of all its nodes is asked for, by its weights."""
+    def for_counts(self, counts: Tensor, spread: Callable[[Callable[[Tensor], Tensor]], Spread]) -> TwoScale:
+        """The same by what is `counted` of the graph's rows, and how numbers of its rows are spread over its nodes."""
+        own = len(self.unlike) + len(self.unknown)
         plain = torch.tensor([not method.needs_model() for method in self.parts()], device=counts.device)
         q, new = counted_excess(counts, self.usual_), copy.copy(self)
         found = Weights.of(q, len(self.unlike), len(self.unknown), plain)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
-        new.shift_ = added(found, spread(new), new.weighted(self.known_))
+        left = none_left(found, spread(new.weighted), new.weighted(self.known_))
+        new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
+        new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
         return new
 
     def weighed(self, rows: Tensor) -> Tensor:
@@ -154,12 +161,16 @@ class TwoScale(Method):
         return saturated(self._rarity(self.weighted(rows)) + LIFT * self.openness_)
 
     def comparable(self, rows: Tensor) -> Tensor:
-        """−log p(z − δ)."""
-        return saturated(self._rarity(self.weighted(rows) - self.shift_))
+        """−log p(z' − δ), p among the validation nodes' z'."""
+        return saturated(continued_rarity(self.decided(rows) - self.shift_, self.decided(self.known_)))
 
     def weighted(self, rows: Tensor) -> Tensor:
         """z = Σ weight · (E − Ē), one number per node; E = Ē where evidence says nothing."""
-        return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0) @ self.weights_
+        return self._centred(rows) @ self.weights_
+
+    def decided(self, rows: Tensor) -> Tensor:
+        """z', the same by the weights that p-values go by."""
+        return self._centred(rows) @ self.deciding_
 
     def watched(self, rows: Tensor) -> Tensor:
         """Own evidence: Σ (E − Ē) without weights, then each E.
@@ -168,7 +179,7 @@ class TwoScale(Method):
         nearly the same all over a region: hundreds of nodes would count for what one of them says.
         """
         own = len(self.unlike) + len(self.unknown)
-        total = (rows - self.known_.nanmean(dim=0))[:, :own].nan_to_num(0.0).sum(dim=1)
+        total = self._centred(rows)[:, :own].sum(dim=1)
         return torch.cat([total[:, None], rows[:, :own]], dim=1)
 
     def known_watched(self) -> Tensor:
@@ -187,6 +198,7 @@ class TwoScale(Method):
             "openness": float(self.openness_),
             "lift": LIFT * float(self.openness_),
             "shift": float(self.shift_),
+            "around": float(self.weighted(row[None]) - self.decided(row[None])),
             "rarity": float(self._rarity(self.weighted(row[None]))),
             "compared": float(self.comparable(row[None])),
         }
@@ -194,11 +206,15 @@ class TwoScale(Method):
 
     def known_scores(self) -> Tensor:
         """Of the validation nodes that it learnt from, each as if it had learnt from the others alone."""
-        return saturated(self._rarity(self.weighted(self.known_)))
+        known = self.decided(self.known_)
+        return saturated(continued_rarity(known, known))
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """By the weights of the graph that was seen last."""
         return self.weighed(self.rows(outputs))
+
+    def _centred(self, rows: Tensor) -> Tensor:
+        return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0)
 
     def _rarity(self, weighted: Tensor) -> Tensor:
         return continued_rarity(weighted, self.weighted(self.known_))

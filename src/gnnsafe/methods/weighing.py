@@ -22,32 +22,35 @@ w = ¼ + 1¾ · the larger of t and o;
 z = (1 − t) Σ_own u (E − Ē) + t Σ_unknown u' (E − Ē) + w Σ_surroundings v (E − Ē), Ē the mean of E over the calibration
     nodes;
 score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights, continued beyond them;
-p-values compare −log p(z − δ), δ = (1 − the larger of a and b max(0, 1 − 20 s)) · max(0, Q − the calibration nodes' Q),
-    Q the quantile ½ − ¼ t of z, s the share of nodes whose z is below the calibration nodes' median.
+p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own evidence alone decides unless g, the larger of
+    a and b max(0, 1 − 20 s), says that no usual node is left, s the share of nodes whose z is below the calibration
+    nodes' median; δ = (1 − g) max(0, Q − the calibration nodes' Q), Q the quantile ½ − ¼ t of z'.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
 say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
 unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a node
-stands among ID nodes under the same weights: they are without that lift, and, unless no usual node is left in the
-graph, without what its usual nodes say that trouble beside them has added to all (δ).
+stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are also
+without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual nodes
+say that trouble beside them has added to all (δ).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from gnnsafe.methods.spread import Spread, spread_of
+
 __all__ = [
-    "Spread",
     "Weights",
     "added",
     "counted",
     "counted_excess",
     "excess",
+    "none_left",
     "surroundings_weight",
     "usual_shares",
 ]
@@ -141,45 +144,18 @@ def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
     return LEAST + (MOST - LEAST) * torch.maximum(regions, openness)
 
 
-class Spread(Protocol):
-    """How numbers of so many nodes are spread, wherever they are."""
-
-    def __len__(self) -> int: ...
-
-    def below(self, value: float) -> float:
-        """The share of them below a value."""
-
-    def quantile(self, share: float) -> float:
-        """The lower one."""
+def none_left(weights: Weights, values: Spread, known: Tensor) -> Tensor:
+    """g: how far a graph has no usual node left, 0 to 1, by z of its nodes, `values`, beside those `known`."""
+    usual = values.below(float(known.median())) if len(values) else 0.0
+    return torch.maximum(weights.unlike, weights.unknown * max(0.0, 1 - LEFT * usual))
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
-    """Those in a tensor."""
-
-    given: Tensor
-
-    def __len__(self) -> int:
-        return len(self.given)
-
-    def below(self, value: float) -> float:
-        """The share of them below a value."""
-        return float((self.given < value).double().mean())
-
-    def quantile(self, share: float) -> float:
-        """The lower one, of any number of values: `torch.quantile` takes 16 million."""
-        return float(self.given.kthvalue(math.floor(share * (len(self) - 1)) + 1).values)
-
-
-def added(weights: Weights, values: Tensor | Spread, known: Tensor) -> Tensor:
-    """δ: by how much trouble in a graph has raised its usual nodes' z, `values` of all nodes beside those `known`."""
-    values = Values(values) if isinstance(values, Tensor) else values
+def added(weights: Weights, left: Tensor, values: Spread, known: Tensor) -> Tensor:
+    """δ: by how much trouble in a graph has raised its usual nodes' z', `values` of all nodes beside those `known`."""
     if not len(values):
         return known.new_zeros(())
-    left = 1 - LEFT * values.below(float(known.median()))
-    odd = torch.maximum(weights.unlike, weights.unknown * max(0.0, left))
     share = 0.5 - 0.25 * float(weights.regions)
-    return (1 - odd) * max(0.0, values.quantile(share) - Values(known).quantile(share))
+    return (1 - left) * max(0.0, values.quantile(share) - spread_of(known).quantile(share))
 
 
 def _largest(excesses: Tensor) -> Tensor:
