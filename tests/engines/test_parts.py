@@ -12,12 +12,13 @@ from scipy.stats import false_discovery_control
 
 from gnnsafe import engines
 from gnnsafe.calibration.p_values import discovery_limit, false_discoveries
-from gnnsafe.engines import quantiles
+from gnnsafe.engines import fits, quantiles
 from gnnsafe.engines.columns import Writer
 from gnnsafe.engines.engine import Column
 from gnnsafe.engines.fits import needed
 from gnnsafe.engines.grid import GridWriter
 from gnnsafe.engines.sources import available, sized, table_in
+from gnnsafe.engines.stages import Stage, merged, steps_of
 from gnnsafe.errors import InputError
 
 
@@ -83,7 +84,28 @@ def test_memory_grows_with_edges_and_features(tmp_path):
     for count in (10, 1000):
         parquet.write_table(pa.table({"source": [0] * count, "target": [1] * count}), edges)
         sizes.append(needed(nodes, edges))
-    assert sizes[1] - sizes[0] == pytest.approx(990 * 100)
+    assert sizes[1] - sizes[0] == pytest.approx(990 * fits.PER_EDGE)
+    (tmp_path / "edges.csv").write_text("source,target\n" + "0,1\n" * 1000)
+    (tmp_path / "nodes.csv").write_text("id,a\n0,0.0\n1,1.0\n")
+    told = needed(tmp_path / "nodes.csv", tmp_path / "edges.csv")
+    assert told == pytest.approx(sizes[1], rel=0.01)
+
+
+def test_steps_keep_what_is_read_later_and_nothing_else():
+    """a → b → c, d beside them until c reads it: steps of one column each, the last two are one."""
+    one = Column()
+    stages = [
+        Stage(lambda block: {"b": block["a"] + 1, "unread": block["a"]}, {"b": one, "unread": one}, ["a"]),
+        Stage(lambda block: {"c": block["heard"] * block["d"]}, {"c": one}, ["b", "d"], hears=True),
+        Stage(lambda block: {"e": block["c"] - block["b"]}, {"e": one}, ["c", "b"]),
+    ]
+    first, second, third = steps_of(stages, ["e"])
+    assert [set(step.makes) for step in (first, second, third)] == [{"b"}, {"c"}, {"e"}]
+    assert [set(step.keeps) for step in (first, second, third)] == [{"d"}, {"b"}, set()]
+    assert len(steps := merged([first, second, third])) == 2
+    assert (set(steps[1].makes), steps[1].keeps, steps[1].hears) == ({"e"}, (), True)
+    block = {"b": torch.tensor([[2.0]]), "d": torch.tensor([[3.0]]), "heard": torch.tensor([[5.0]])}
+    assert steps[1].function(block)["e"].item() == 5 * 3 - 2
 
 
 @pytest.mark.parametrize("both_ways", [False, True])

@@ -34,7 +34,7 @@ LOGITS = (MSP, MaxLogit, Entropy, GEN, Energy, GNNSafe, GKDE)
 EMBEDDINGS = (KNN, Mahalanobis, DiffusedKNN, ViM)
 DEGREES = (DegreeBalance, InDegree, OutDegree)
 ALL = (*LOGITS, *EMBEDDINGS, *DEGREES, OutOfPlace, CentredCosine)
-REMEDY = "score in memory (--engine memory), or by another method: gnnsafe refit … --method gnnsafe"
+REMEDY = "score in memory (--engine memory), or by another method: gnnsafe refit … --method two-scale"
 FOREIGN = "write its logits to a table and take score-logits"
 
 
