@@ -180,11 +180,12 @@ def test_no_java_and_a_dead_master(saved, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk(saved, tmp_path):
-    """A file may not grow beyond 2 kB: the system refuses as a full disk does."""
+@pytest.mark.parametrize("limit", [100, 1200, 2000, 4000])
+def test_a_full_disk(limit, saved, tmp_path):
+    """A file may not grow beyond that: the system refuses as a full disk does, wherever the run then is."""
     write(new_graph("directed"), tmp_path / "graph")
     code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
         "from gnnsafe.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     command = ["score", saved, tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out"]
