@@ -77,6 +77,17 @@ def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
+@pytest.mark.parametrize("trouble", ["scattered", "region", "all"])
+def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
+    """Odd features here and there, of one class, or everywhere: other weights, the same decisions."""
+    made, graph = detector(TwoScale()), new_graph("all")
+    chosen = {"scattered": torch.arange(90) % 6 == 0, "region": graph.y == 0, "all": torch.ones(90, dtype=torch.bool)}
+    graph.x[chosen[trouble]] = -2.5 * graph.x[chosen[trouble]].flip(1)
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+    calm, seen = (made.method.for_graph(made.method.rows(made.outputs(one))) for one in (new_graph("all"), graph))
+    assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
+
+
 @pytest.mark.parametrize("method", [NEAR, *METHODS[-2:]], ids=["TwoScale", *map(repr, METHODS[-2:])])
 def test_spark_scores_as_memory_does(method, opened, tmp_path):
     made, graph = detector(method), new_graph("all")

@@ -19,7 +19,9 @@ from gnnsafe.engines.fits import needed
 from gnnsafe.engines.grid import GridWriter
 from gnnsafe.engines.sources import available, sized, table_in
 from gnnsafe.engines.stages import Stage, merged, steps_of
+from gnnsafe.engines.weighing import TableSpread
 from gnnsafe.errors import InputError
+from gnnsafe.methods.spread import spread_of
 
 
 @pytest.mark.parametrize("few", [1, 7, 4096])
@@ -42,6 +44,17 @@ def test_quantiles_are_numpys(few, tmp_path, monkeypatch):
             quantiles.order_statistics(engine, "numbers", "whole", [0, 17, 4999])
             == np.sort(whole)[[0, 17, 4999]].tolist()
         )
+
+
+def test_a_column_is_spread_as_its_numbers_are(tmp_path):
+    numbers = torch.tensor([3.0, -1.0, 2.0, 2.0, 7.5, 0.25], dtype=torch.float64)
+    with engines.DuckDB(memory="1GB", threads=1, temp=tmp_path) as engine:
+        engine.small("table", pa.table({"number": numbers.numpy()}))
+        found, expected = TableSpread(engine, '"table"', 6), spread_of(numbers)
+        assert (found.below(2.0), found.quantile(0.5)) == (2 / 6, 2.0)
+        for share in (0.0, 0.25, 0.5, 0.99, 1.0):
+            assert found.quantile(share) == expected.quantile(share)
+            assert found.below(expected.quantile(share)) == expected.below(expected.quantile(share))
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=60), st.floats(0.01, 0.99))
