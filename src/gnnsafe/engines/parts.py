@@ -133,7 +133,7 @@ def rows_as_outputs(logits: Tensor, task: Task, block: Block) -> Outputs:
 
 def _own_scores(own: dict[int, Method], task: Task, energies: bool, block: Block) -> dict[str, Tensor]:
     logits = block["value"]
-    outputs, result = rows_as_outputs(logits, task, block), {}
+    outputs, result = rows_as_outputs(logits, task, block), dict[str, Tensor]()
     if task == "multiclass":
         result = {"predicted": logits.argmax(dim=1, keepdim=True), "probability": -max_softmax(logits)[:, None]}
     if energies:

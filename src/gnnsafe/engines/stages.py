@@ -27,7 +27,8 @@ class Stage:
 
 def steps_of(stages: Sequence[Stage], wanted: Collection[str]) -> list[Step]:
     """The steps that lead to the columns `wanted`: each keeps what is read after it, and nothing else."""
-    steps, later = [], {*wanted}
+    steps: list[Step] = []
+    later = {*wanted}
     for stage in reversed(stages):
         makes = {name: column for name, column in stage.makes.items() if name in later}
         kept = later - {*makes}

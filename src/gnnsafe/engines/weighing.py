@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,13 +56,13 @@ def evidence(method: TwoScale) -> Stage:
 
 def weighed(method: TwoScale, calibration: Calibration, beside: Sequence[str], engine: Engine, table: Any) -> Any:
     """From evidence to decisions, by the weights that all nodes together give it."""
-    counts = engine.total(table, _counted).reshape(2, -1)
+    counts, names = engine.total(table, _counted).reshape(2, -1), (f"spread{number}" for number in itertools.count())
 
     def spread(numbers: Callable[[Tensor], Tensor]) -> TableSpread:
         nonlocal table
         step = Step(partial(_numbers, numbers), {NUMBER: Column(1, "float64")}, ("value", *beside))
         table = engine.after(table, step)
-        name = f"of_{numbers.__name__}"
+        name = next(names)
         engine.name_rows(name, table)
         return TableSpread(engine, name, engine.rows(f"SELECT count(*) FROM {name}")[0][0])
 
