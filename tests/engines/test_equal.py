@@ -21,8 +21,10 @@ from gnnsafe.methods import (
     Energy,
     Entropy,
     GNNSafe,
+    InDegree,
     Mahalanobis,
     MaxLogit,
+    OutDegree,
     OutOfPlace,
     Propagated,
     TwoScale,
@@ -31,10 +33,11 @@ from gnnsafe.methods import (
 from gnnsafe.report.decisions import ENDS, bin_edges
 
 METHODS = [
-    TwoScale(), CentredCosine(), Propagated(OutOfPlace("embedding"), steps=1), DegreeBalance(),
+    TwoScale(),
     GNNSafe(), Energy(temperature=2.0), MSP(), MaxLogit(), Entropy(), GEN(), GKDE(), KNN(), Mahalanobis(), ViM(),
     DiffusedKNN(diffusion=2, steps=1), Propagated(Propagated(MSP(), steps=1), steps=3, alpha=0.3, isolated="decay"),
 ]  # fmt: skip
+PARTS = (CentredCosine(), Propagated(OutOfPlace("embedding"), steps=1), DegreeBalance(), InDegree(), OutDegree("low"))
 NEAR = TwoScale(  # with fewer steps: each of them is a job of Spark's
     surroundings=(Propagated(Energy(), 2), Propagated(Mahalanobis(), 2), DiffusedKNN(3, steps=2, bank=1000))
 )
@@ -74,6 +77,12 @@ def run(name, opened, folder, made, graph, asked=None, **options):
 @pytest.mark.parametrize("kind", KINDS)
 def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
     made, graph = detector(method), new_graph(kind)
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize("method", PARTS, ids=repr)
+def test_parts_of_two_scale_by_themselves(method, opened, tmp_path):
+    made, graph = detector(method), new_graph("all")
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
