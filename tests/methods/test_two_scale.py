@@ -198,8 +198,8 @@ def test_what_trouble_has_added_by_hand():
     assert shift(found(0.0, 0.25, 0.0), values) == 0.75 * 50
     assert shift(found(0.0, 0.0, 1.0), values) == 50  # a quarter of the nodes is as usual as half are
     assert shift(found(0.0, 0.0, 1.0), values + 60) == 0  # none is: all of it is theirs
-    few = torch.cat([torch.zeros(1), torch.full((99,), 90.0)]).double()  # one in a hundred is usual
-    assert shift(found(0.0, 0.0, 1.0), few) == pytest.approx((1 - 0.8) * 40)
+    few = torch.cat([torch.zeros(1), torch.full((399,), 90.0)]).double()  # one in four hundred is usual
+    assert shift(found(0.0, 0.0, 1.0), few) == pytest.approx((1 - 0.75) * 40)
     assert shift(found(0.0, 0.0, 0.0), values / 4) == 0  # never less than nothing
     assert shift(found(0.0, 0.0, 0.0), values[:0]) == 0
 

@@ -221,23 +221,31 @@ class TwoScale(Method):
 
     def evidence(self, scores: Tensor, degrees: Tensor, *, among: bool = False) -> Tensor:
         """E of the parts' scores, [nodes, parts], NaN where they say nothing; `among` validation nodes themselves."""
-        known, everyone = self.degrees_, torch.ones_like(degrees, dtype=torch.bool)
-        heard = known > 0 if (known > 0).sum() >= ENOUGH else torch.ones_like(known, dtype=torch.bool)
-        alike, alike_heard, all_known = Compared.by(known), Compared.by(known[heard]), Compared.with_all(known)
-        evidence = torch.full_like(scores, torch.nan, dtype=torch.float64)
-        for number, method in enumerate(self.parts()):
-            column, calibration, way, asked = scores[:, number], self.calibration_[:, number], alike, everyone
-            if number >= len(self.unlike) + len(self.unknown):
-                way = all_known
-            elif isinstance(
-                method, DegreeBalance
-            ):  # which is what degrees say; in an undirected graph they say nothing
-                way, asked = all_known, everyone & (calibration != calibration[0]).any()
-            elif _reads_neighbours(method):
-                way, asked, calibration = alike_heard, degrees > 0, calibration[heard]
-            evidence[asked, number] = way.rarity(column[asked], degrees[asked], calibration, among=among)
+        known, everyone, heard = self.degrees_, self.degrees_ >= 0, self.degrees_ > 0
+        heard = heard if heard.sum() >= ENOUGH else everyone
+        ways = {
+            "heard": (Compared.by(known[heard]), heard, degrees > 0),
+            "degree": (Compared.by(known), everyone, degrees >= 0),
+            "all": (Compared.with_all(known), everyone, degrees >= 0),
+        }
+        evidence, chosen = torch.full_like(scores, torch.nan, dtype=torch.float64), self._ways()
+        for name, (compared, of, asked) in ways.items():
+            if columns := [number for number, way in enumerate(chosen) if way == name]:
+                those = scores[asked][:, columns], degrees[asked], self.calibration_[of][:, columns]
+                evidence[asked.nonzero(), columns] = compared.rarity(*those, among=among)
         return evidence
 
+    def _ways(self) -> list[str]:
+        """With which calibration nodes each part compares a node: all, those of its degree, or of these those heard."""
+        first, own = self.calibration_[0], [*self.unlike, *self.unknown]
+        alike = (self.calibration_ == first).all(dim=0).tolist()
+        return [
+            *(_way(method, alike=same) for method, same in zip(own, alike, strict=False)),
+            *("all" for _ in self.surroundings),
+        ]
 
-def _reads_neighbours(method: Method) -> bool:
-    return method.reach() not in (0, None)
+
+def _way(method: Method, *, alike: bool) -> str:
+    if isinstance(method, DegreeBalance):  # which is what degrees say; in an undirected graph they say nothing
+        return "none" if alike else "all"
+    return "degree" if method.reach() in (0, None) else "heard"

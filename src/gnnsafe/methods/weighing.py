@@ -23,7 +23,7 @@ z = (1 − t) Σ_own u (E − Ē) + t Σ_unknown u' (E − Ē) + w Σ_surroundin
     nodes;
 score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights, continued beyond them;
 p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own evidence alone decides unless g, the larger of
-    a and b max(0, 1 − 20 s), says that no usual node is left, s the share of nodes whose z is below the calibration
+    a and b max(0, 1 − 100 s), says that no usual node is left, s the share of nodes whose z is below the calibration
     nodes' median; δ = (1 − g) max(0, Q − the calibration nodes' Q), Q the quantile ½ − ¼ t of z'.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
@@ -60,7 +60,7 @@ FLOOR = 0.005  # what evidence without any excess counts for
 LEAST, MOST = 0.25, 2.0  # what surroundings count for
 UNLIKE, UNKNOWN = (0.48, 0.03), (0.25, 0.05)  # the excess at which a graph is half odd, and the width of that step
 EXPLAINED = 4  # times the excess that asks no model: so much of unknown nodes may be due to scattered ones
-LEFT = 20  # times the share of usual nodes: with one in twenty a graph is not odd to the last node
+LEFT = 100  # times the share of usual nodes: with one in a hundred a graph is not odd to the last node
 
 
 def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
