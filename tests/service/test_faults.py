@@ -162,3 +162,19 @@ def test_slow_clients_gone_clients_and_an_orderly_end(folders, tmp_path):
         assert asked(served, "v1/nodes/new")["id"] == "new"
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", 1))
+
+
+def test_a_journal_that_cannot_be_compacted_is_said_and_the_service_goes_on(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("gnnsafe.evolving.scored.ROOM", -1)
+    monkeypatch.setattr("gnnsafe.evolving.graph.EvolvingGraph.size", 0)
+    client = made(journal=tmp_path / "journal")
+    change = {"nodes": [{"id": "new", "features": [1.0] * 8}]}
+    assert client.post("/v1/graph/changes", json=change).status_code == 200
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        client.service.compact()
+    assert "compaction" in client.get("/readyz").json()["problems"]
+    assert client.post("/v1/graph/changes", json=change).json()["version"] == 2
+    client.service.compact()
+    assert client.get("/readyz").status_code == 200
+    assert len(list(tmp_path.glob("journal.*.npz"))) == 1

@@ -54,6 +54,7 @@ class Service:
         if graph is not None:
             self.kept = ScoredGraph(self.models[None].detector, graph, false_alarm=false_alarm, journal=journal)
         self.metrics.registry.register(State(self))
+        self.compact()
         self._read_history()
         self.observe_kept()
 
@@ -132,6 +133,17 @@ class Service:
             self._append(observed)
         finally:
             self._observing.release()
+
+    def compact(self) -> None:
+        """A journal that has grown too large begins anew from the kept graph; where it cannot, the service goes on."""
+        if self.kept is None:
+            return
+        try:
+            if self.kept.compact():
+                log.info("compacted", extra={"version": self.kept.version})
+            self.right("compaction")
+        except OSError as error:
+            self.wrong("compaction", f"{error.strerror}: the journal grows until the disk has room")
 
     def graph(self) -> ScoredGraph:
         """The kept graph; a `RefusedError` where there is none."""
