@@ -71,7 +71,7 @@ class ScoredGraph:
         bare = type(data)(x=data.x, edge_index=data.edge_index)
         self._journal = None if journal is None else Journal(journal, fingerprint(bare))
         self._changing, self._compacting = threading.RLock(), threading.Lock()
-        self.version, self.changed_at, self.whole_at = 0, 0.0, 0.0
+        self.version, self.changed_at, self.whole_at, self.whole_seconds = 0, 0.0, 0.0, 0.0
         self.graph = self._restored(data)
         self.columns = Columns(len(self.graph.x), self._detector.class_names)
         self._rows = np.empty(0, np.float32)
@@ -141,9 +141,10 @@ class ScoredGraph:
             return scored.decisions
 
     def _whole(self, detector: PartDetector) -> _Scored:
+        begun = time.perf_counter()
         nodes, data = self.graph.whole()
         decisions, read = detector.whole(data, false_alarm=self.false_alarm)
-        self.whole_at = time.time()
+        self.whole_at, self.whole_seconds = time.time(), time.perf_counter() - begun
         return _Scored(nodes, replace(decisions, ids=self.graph.names(nodes)), nodes, read.rows.numpy(), whole=True)
 
     def _keep(self, scored: _Scored, gone: Sequence[int] = ()) -> None:
@@ -175,17 +176,30 @@ class ScoredGraph:
 
     def _touched(self, seeds: Any) -> _Scored:
         """All whom the changes touch: what they are near to is read anew, of the others it is known."""
-        detector, most = self._detector, self.graph.count // HALF
         if len(seeds) == 0:  # as where a node without edges went
-            return _Scored(seeds, detector.nothing(), seeds, self._rows[:0])
+            return _Scored(seeds, self._detector.nothing(), seeds, self._rows[:0])
+        scope = self._scope(seeds)
+        if scope is None:
+            return self._whole(self._detector)
+        part, wider = scope
+        read = self._detector.read(*self.graph.around(part), part.where)
+        return _Scored(wider.asked, self._decided(wider, part.asked, read), part.asked, read.rows.numpy())
+
+    def _scope(self, seeds: Any) -> tuple[Part, Part] | None:
+        """Those near to a change with what decides about them, and the touched; None where it is most of the graph."""
+        detector, most = self._detector, self.graph.count // HALF
         near = self.graph.reached(seeds, detector.near, most)
         part = None if near is None else self.graph.part(near, detector.near, most)
         touched = None if part is None else self.graph.reached(seeds, detector.reach, most)
         wider = None if touched is None else self._heard(touched, most)
-        if part is None or wider is None:
-            return self._whole(detector)
-        read = detector.read(*self.graph.around(part), part.where)
-        return _Scored(touched, self._decided(wider, near, read), near, read.rows.numpy())
+        return None if part is None or wider is None else (part, wider)
+
+    def touched_by(self, count: int) -> int | None:
+        """How many nodes a change of so many here and there scores anew; None where it is the whole graph."""
+        with self._changing:
+            there = np.flatnonzero(self.graph.alive)
+            scope = self._scope(there[:: max(1, len(there) // count)][:count])
+            return None if scope is None else len(scope[1].asked)
 
     def _heard(self, touched: Any, most: int) -> Part | None:
         """These nodes and all whose rows are propagated to them."""

@@ -64,6 +64,7 @@ def run(app: FastAPI, service: Service, *, host: str, port: int) -> None:
     )  # fmt: skip
     server = _Server(config)
     _log_to_stderr()
+    service.announce()
     shown_host = f"[{host}]" if ":" in host else host
     log.info("listening", extra={"url": f"http://{shown_host}:{listening.getsockname()[1]}/"})
 
