@@ -77,6 +77,6 @@ def test_the_log_says_at_the_start_what_a_change_costs(detector, graph, caplog, 
     assert record.touched_by_10 == 120  # most of so small a graph: it is scored as a whole
     monkeypatch.setattr(state, "SLOW", 0.0)
     service.announce()
-    assert "reads 4 hops, so each change scores the whole graph" in caplog.records[-1].reason
+    assert "reads 4 hops, so that each change scores the whole graph" in caplog.records[-1].reason
     assert "--method gnnsafe" in caplog.records[-1].remedy
     service.close()
