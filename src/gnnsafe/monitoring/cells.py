@@ -50,6 +50,7 @@ def cells(detector: Detector, data: Graph) -> Cells:
     order = np.argsort((taught.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64), kind="stable")
     names = taught[order[: max(1, count // MEMBERS)]]
     anchors = np.flatnonzero(np.isin(rows, names))
+    anchors = anchors[np.argsort(rows[anchors], kind="stable")]  # whatever the order of nodes
     if len(anchors) == 0:
         return Cells(np.full(len(rows), ALL), None)
     found = nearest(data.edge_index.cpu().numpy(), len(rows), anchors)
