@@ -71,6 +71,14 @@ def test_one_that_taught_never_counts_where_edges_alone_tell_and_are_read_both_w
         observe(detector, alike, mask=torch.arange(10))
 
 
+def test_a_node_that_another_writer_counted_does_not_count_again(detector, graphs, place):
+    with History.open(place) as mine, History.open(place) as yours:
+        assert mine.append(observe(detector, graphs(5))).counted == 150
+        assert yours.append(observe(detector, graphs(5))).counted == 0
+        assert yours.append(observe(detector, graphs(6))).counted == 150
+        assert mine.append(observe(detector, graphs(6))).counted == 0  # though it has read the history before
+
+
 def test_a_node_counts_once_and_one_that_taught_never(detector, known_graph, graphs, tmp_path):
     graph = graphs(5)
     with History.open(tmp_path / "h.db") as history:
