@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 import torch
+from tests.conftest import block_graph
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 from torch_geometric.data import Data
@@ -19,8 +20,6 @@ import gnnsafe
 from gnnsafe import Detector, energy, propagate
 from gnnsafe.errors import ModelWarning
 from gnnsafe.outputs import Classifier
-
-from .conftest import block_graph
 
 HOPS = 2
 

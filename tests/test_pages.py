@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -88,9 +87,7 @@ def test_commands_on_a_page_are_commands(page):
     """What is not run here, since it takes hours, names at least options that exist."""
     for line in commands(page):
         name, *arguments = shlex.split(line)[1:]
-        parser = argparse.ArgumentParser(exit_on_error=False)
-        cli.command_module(name).configure(parser)
-        parser.parse_args(arguments)
+        cli.command_parser(name).parse_args(arguments)
 
 
 def test_the_readmes_examples_run_and_print_what_they_say(capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from gnnsafe.new_scores import NewDecisions
 from gnnsafe.outputs import Outputs
 
 __all__ = ["Detector"]
+
+log = logging.getLogger(__name__)
 
 
 class Detector(Answering):
@@ -99,6 +102,7 @@ class Detector(Answering):
             self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
+        log.info("%r calibrated on %d nodes", self.method, int(held_out.sum()))
         return self
 
     def _calibrate(self, scores: Tensor, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:

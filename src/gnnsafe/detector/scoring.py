@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -27,6 +28,8 @@ from gnnsafe.probing import probed
 from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["Scorer"]
+
+log = logging.getLogger(__name__)
 
 AnyScorer = TypeVar("AnyScorer", bound="Scorer")
 REFIT = "fit and calibrate again"
@@ -116,6 +119,7 @@ class Scorer:
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
         self._fitted = graph, outputs, self._state(graph)
+        log.info("%r fitted on %d training nodes", self.method, int(mask.sum()))
         return self
 
     def _learn(self, outputs: Outputs, y: Tensor, mask: Tensor) -> None:
