@@ -33,7 +33,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@command -v chromium chromium-browser google-chrome > /dev/null || echo "No Chromium here: the tests of the page in a browser are left out (Debian: apt install chromium)"
-	OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto --dist loadgroup  # a worker per core, each with one thread: tests are many and small
+	OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto --dist loadfile --no-loadscope-reorder  # a worker per core, each with one thread: tests are many and small
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

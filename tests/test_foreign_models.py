@@ -538,7 +538,7 @@ class TestThreads:
 
         def work(start: int) -> None:
             try:
-                for turn in range(4 * len(detectors)):
+                for turn in range(2 * len(detectors)):
                     which = (start + turn) % len(detectors)
                     for graph, expected in zip(graphs, alone[which], strict=True):
                         if not torch.equal(detectors[which].score(graph.clone()), expected):
