@@ -70,9 +70,9 @@ def detector_of(method: Method, data: Data, *, task: str = "multiclass", model: 
 
 
 def few_steps(name: str) -> Method:
-    """The method, with so few steps that the furthest of them shows in float32."""
-    method = METHODS[name]()
-    return replace(method, **{field.name: 2 for field in fields(method) if field.name in ("steps", "diffusion")})
+    """The method, with so few steps that the furthest of them shows in float32, and hardly trained."""
+    method, few = METHODS[name](), ("steps", "diffusion", "epochs")
+    return replace(method, **{field.name: 2 for field in fields(method) if field.name in few})
 
 
 @pytest.mark.parametrize(("name", "task"), CASES)
