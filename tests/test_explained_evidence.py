@@ -54,6 +54,7 @@ def test_addends_by_hand():
     method = TwoScale(unlike=(MSP(),), unknown=(Energy(),), surroundings=(GNNSafe(),))
     method.known_ = torch.tensor([[0.5, 3.0, torch.nan], [1.5, 1.0, torch.nan]]).double()
     method.weights_ = torch.tensor([2.0, 0.5, 0.25]).double()
+    method.deciding_ = torch.tensor([2.0, 0.5, 0.0]).double()
     zero, one = torch.tensor(0.0).double(), torch.tensor(1.0).double()
     method.regions_, method.openness_, method.shift_ = zero, zero, one
     addends, words, figures = method.reasons(torch.tensor([math.log(20), torch.nan, 1.0]).double())
@@ -69,6 +70,7 @@ def test_addends_by_hand():
         "openness": 0.0,
         "lift": 0.0,
         "shift": 1.0,
+        "around": 0.0,
         "rarity": pytest.approx(math.log(3) + z - 0.5),
         "compared": pytest.approx(math.log(3) + z - 1.5),
     }
@@ -81,22 +83,26 @@ def test_addends_by_hand():
 
 
 def test_words_about_a_graph():
-    half = graph_in_words(regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, rarity=2.0, compared=1.25)
+    half = graph_in_words(
+        regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, around=-1.5, rarity=2.0, compared=1.25
+    )
     assert half == (
         "Together that is as rare as one ID node in 7 (-log p = 2).",
         "It does not show whether odd nodes stand together in this graph (t = 0.50), "
         "which as a whole is half odd (openness 0.50): surroundings count in part (w = 1.12 of 2).",
-        "p-values compare 1.25: without the 2.00 that the graph adds to every score "
-        "and 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes.",
+        "p-values compare 1.25: without what its surroundings say (-1.50) and without the 2.00 that the graph adds "
+        "to every score and without 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )
-    odd = graph_in_words(regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, rarity=1e30, compared=1e30)
+    odd = graph_in_words(
+        regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, rarity=1e30, compared=1e30
+    )
     assert odd[0] == "Together that is as rare as one ID node in 1e+304 (-log p = 1e+30)."
     assert odd[1] == (
         "Odd nodes stand together in this graph (t = 1.00), which as a whole is odd (openness 1.00): "
         "surroundings count much (w = 2.00 of 2)."
     )
     usual = graph_in_words(
-        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, rarity=-1.0, compared=-1.0
+        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, around=0.0, rarity=-1.0, compared=-1.0
     )
     assert len(usual) == 2
     assert usual[0] == "Together that is as rare as one ID node in 1 (-log p = -1)."

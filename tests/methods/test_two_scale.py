@@ -23,7 +23,7 @@ from gnnsafe.calibration import conformal_p_values
 from gnnsafe.errors import CalibrationWarning, InputError
 from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
 from gnnsafe.methods.evidence import Compared, continued_rarity, degree_bounds, rarity
-from gnnsafe.methods.weighing import Weights, added, excess, usual_shares
+from gnnsafe.methods.weighing import Weights, added, excess, none_left, usual_shares
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
@@ -187,16 +187,19 @@ def test_what_trouble_has_added_by_hand():
     def found(regions: float, unlike: float, unknown: float) -> Weights:
         return Weights(torch.ones(1), *(torch.tensor(value).double() for value in (regions, unlike, unknown)))
 
+    def shift(weights: Weights, values: torch.Tensor) -> float:
+        return float(added(weights, none_left(weights, values, known), values, known))
+
     known, values = torch.arange(101.0).double(), 2 * torch.arange(101.0).double()  # 25 of 101 values are below 50
-    assert added(found(0.0, 0.0, 0.0), values, known).item() == 50  # the medians are 100 and 50
-    assert added(found(1.0, 0.0, 0.0), values, known).item() == 25  # the quartiles 50 and 25
-    assert added(found(0.0, 0.25, 0.0), values, known).item() == 0.75 * 50
-    assert added(found(0.0, 0.0, 1.0), values, known).item() == 50  # a quarter of the nodes is as usual as half are
-    assert added(found(0.0, 0.0, 1.0), values + 60, known).item() == 0  # none is: all of it is theirs
-    few = torch.cat([torch.zeros(1), torch.full((99,), 90.0)]).double()  # one in a hundred is usual
-    assert added(found(0.0, 0.0, 1.0), few, known).item() == pytest.approx((1 - 0.8) * 40)
-    assert added(found(0.0, 0.0, 0.0), values / 4, known).item() == 0  # never less than nothing
-    assert added(found(0.0, 0.0, 0.0), values[:0], known).item() == 0
+    assert shift(found(0.0, 0.0, 0.0), values) == 50  # the medians are 100 and 50
+    assert shift(found(1.0, 0.0, 0.0), values) == 25  # the quartiles 50 and 25
+    assert shift(found(0.0, 0.25, 0.0), values) == 0.75 * 50
+    assert shift(found(0.0, 0.0, 1.0), values) == 50  # a quarter of the nodes is as usual as half are
+    assert shift(found(0.0, 0.0, 1.0), values + 60) == 0  # none is: all of it is theirs
+    few = torch.cat([torch.zeros(1), torch.full((399,), 90.0)]).double()  # one in four hundred is usual
+    assert shift(found(0.0, 0.0, 1.0), few) == pytest.approx((1 - 0.75) * 40)
+    assert shift(found(0.0, 0.0, 0.0), values / 4) == 0  # never less than nothing
+    assert shift(found(0.0, 0.0, 0.0), values[:0]) == 0
 
 
 def test_rarity_by_degree_by_hand():
@@ -293,9 +296,13 @@ def test_the_score_is_its_evidence_put_together(detector, blocks):
     plain = (torch.arange(9) == 1) | (torch.arange(9) == 3)  # features and degrees are read without a model
     found = Weights.of(excess(evidence, usual), 4, 2, plain)
     means = method.known_.nanmean(dim=0)
-    z, known = ((rows - means).nan_to_num(0.0) @ found.each for rows in (evidence, method.known_))
-    shift = added(found, z, known)
-    torch.testing.assert_close(scored.compared, continued_rarity(z - shift, known).float())
+    centred = [(rows - means).nan_to_num(0.0) for rows in (evidence, method.known_)]
+    z, known = (rows @ found.each for rows in centred)
+    left = none_left(found, z, known)
+    deciding = found.each * torch.tensor([1.0] * 6 + [float(left)] * 3)  # surroundings are the last three
+    own, known_own = (rows @ deciding for rows in centred)
+    shift = added(found, left, own, known_own)
+    torch.testing.assert_close(scored.compared, continued_rarity(own - shift, known_own).float())
     torch.testing.assert_close(scored.scores, (continued_rarity(z, known) + 4 * found.openness).float())
     assert 0.8 < float(method.known_.nanmean()) < 1.05  # 1 on average, less what n nodes leave out
 
@@ -309,10 +316,24 @@ def test_p_values_compare_nodes_under_the_same_weights(detector, blocks):
     method = detector.method
     assert 0.2 < float(method.openness_) < 0.9
     rows = method.rows(detector.outputs(other))
-    z, known = method.weighted(rows) - method.shift_, method.weighted(method.known_)
-    torch.testing.assert_close(p, conformal_p_values(z, known))
-    lifted = detector.score(other).double() - continued_rarity(method.weighted(rows), known)
+    torch.testing.assert_close(
+        p, conformal_p_values(method.decided(rows) - method.shift_, method.decided(method.known_))
+    )
+    rarities = continued_rarity(method.weighted(rows), method.weighted(method.known_))
+    lifted = detector.score(other).double() - rarities
     torch.testing.assert_close(lifted, torch.full_like(lifted, 4 * float(method.openness_)), rtol=1e-5, atol=1e-5)
+
+
+def test_p_values_go_by_own_evidence_unless_no_usual_node_is_left(detector, blocks):
+    method = detector.method
+    usual = method.rows(detector.outputs(blocks))
+    louder = usual.clone()
+    louder[:, 6:] += 5.0  # the surroundings of all, as beside OOD nodes
+    seen = method.for_graph(usual)
+    assert (seen.weighed(louder) > seen.weighed(usual)).all()
+    torch.testing.assert_close(seen.comparable(louder), seen.comparable(usual))
+    odd = method.for_graph(torch.full_like(usual, 9.0))
+    torch.testing.assert_close(odd.deciding_, odd.weights_, rtol=1e-5, atol=1e-5)
 
 
 def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, blocks):

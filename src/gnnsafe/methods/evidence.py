@@ -62,17 +62,18 @@ class Compared(NamedTuple):
     def rarity(self, scores: Tensor, degrees: Tensor, calibration: Tensor, *, among: bool = False) -> Tensor:
         """E(s) among the calibration scores of nodes with about the same degree: one search for all groups.
 
-        A score's place among all calibration scores tells as much as the score itself which of them are at least as
-        high; a group has a stretch of whole numbers for these places.
+        Scores and calibration scores are one number per node, or a row of them, by each of several parts. A score's
+        place among all calibration scores tells as much as the score itself which of them are at least as high; a
+        group has a stretch of whole numbers for these places.
         """
-        asked, known = scores.double(), calibration.double()
-        ordered, stretch = known.sort().values, len(known) + 1
+        asked, known = (each.double().movedim(0, -1).contiguous() for each in (scores, calibration))
+        ordered, stretch = known.sort().values, known.shape[-1] + 1
         place = torch.searchsorted(ordered, asked - TOLERANCE * (1 + asked.abs()))
         group = torch.searchsorted(self.bounds, degrees.contiguous())
         keys = (self.groups * stretch + torch.searchsorted(ordered, known)).sort().values
         at_least = (self.counts.cumsum(0)[group] - torch.searchsorted(keys, group * stretch + place)).double()
         count = self.counts[group]
-        return -(at_least / count if among else (1 + at_least) / (count + 1)).log()
+        return -(at_least / count if among else (1 + at_least) / (count + 1)).log().movedim(-1, 0)
 
 
 def degree_bounds(degrees: Tensor, group: int = GROUP) -> Tensor:

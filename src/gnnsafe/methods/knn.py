@@ -15,29 +15,25 @@ from gnnsafe.outputs import Outputs
 __all__ = ["KNN", "nearest_distances"]
 
 SAME = 1e-12  # squared
-NEAR = 1e-2  # squared, beside the length: float32's rounding of it is 1e-5 of that
 PRODUCTS = 2**18  # numbers held at a time, which the cache holds, whatever the number of nodes
 
 
 def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
     """Distances of each point to its `k` nearest in the bank (all of it, if that is fewer), nearest first.
 
-    Chunk by chunk, by ‖a‖² + ‖b‖² − 2⟨a, b⟩; where that is small, by the difference itself, which is exact for near
-    numbers, so that rounding is not taken for nearness: what is nearer than 1e-6, the rounding of unit rows, is there.
+    Chunk by chunk, by ‖a‖² + ‖b‖² − 2⟨a, b⟩ in double precision, so that rounding is not taken for nearness: what is
+    nearer than 1e-6, the rounding of unit rows, is there.
 
     >>> nearest_distances(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2).tolist()
     [[0.0, 1.4142...]]
     """
-    k, bank, nearest = min(k, len(bank)), bank.to(points.dtype), []
-    lengths, wide = bank.square().sum(dim=1), torch.promote_types(points.dtype, torch.float32)
-    for rows in torch.split(points, max(1, PRODUCTS // len(bank))):
-        products = torch.addmm(lengths, rows, bank.T, alpha=-2)
-        squared, found = products.topk(k, dim=1, largest=False, sorted=False)
-        squared = squared.double() + rows.double().square().sum(dim=1, keepdim=True)
-        row, column = (squared < NEAR * lengths[found]).nonzero().T
-        squared[row, column] = (rows[row] - bank[found[row, column]]).to(wide).square().sum(dim=1).double()
-        nearest.append(squared)
-    squared = torch.cat(nearest).sort(dim=1).values
+    k, bank, nearest = min(k, len(bank)), bank.double(), []
+    lengths, narrow = bank.square().sum(dim=1), torch.promote_types(points.dtype, torch.float32)
+    for chunk in torch.split(points, max(1, PRODUCTS // len(bank))):
+        rows = chunk.double()
+        squared = torch.addmm(lengths, rows, bank.T, alpha=-2) + rows.square().sum(dim=1, keepdim=True)
+        nearest.append(squared.to(narrow).topk(k, dim=1, largest=False).values)
+    squared = torch.cat(nearest)
     return squared.where(squared > SAME, 0).sqrt()
 
 

@@ -65,10 +65,14 @@ def graph_in_words(
     openness: float,
     lift: float,
     shift: float,
+    around: float,
     rarity: float,
     compared: float,
 ) -> tuple[str, ...]:
-    """How rare a node's evidence is, where odd nodes stand, how odd the graph is, and what lift and shift δ did."""
+    """How rare a node's evidence is, where odd nodes stand, how odd the graph is, and what p-values leave out of it.
+
+    That is what surroundings added (`around`), the lift, and the shift δ.
+    """
     together = (
         "Odd nodes are unlike their neighbours",
         "It does not show whether odd nodes stand together",
@@ -77,14 +81,15 @@ def graph_in_words(
     much = _by(max(regions, openness), ("little", "in part", "much"))
     one_in = math.exp(min(max(rarity, 0.0), 700.0))  # of which float64 has the exponential
     how_rare = f"{one_in:,.0f}" if one_in < MILLION else f"{one_in:.0e}"
-    without = [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
+    without = [f"what its surroundings say ({around:+.2f})"] * (abs(around) >= TOLD)
+    without += [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
     without += [f"{shift:.2f} of its evidence, by which usual nodes of this graph lie above ID nodes"] * (shift >= TOLD)
     return (
         f"Together that is as rare as one ID node in {how_rare} (-log p = {rarity:.4g}).",
         f"{_by(regions, together)} in this graph (t = {regions:.2f}), "
         f"which as a whole is {_by(openness, ('usual', 'half odd', 'odd'))} (openness {openness:.2f}): "
         f"surroundings count {much} (w = {surroundings:.2f} of 2).",
-        *([f"p-values compare {compared:.4g}: without {' and '.join(without)}."] if without else []),
+        *([f"p-values compare {compared:.4g}: without {' and without '.join(without)}."] if without else []),
     )
 
 

@@ -20,7 +20,7 @@ from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
-from gnnsafe.methods.weighing import Weights, added, excess, surroundings_weight, usual_shares
+from gnnsafe.methods.weighing import Weights, added, excess, none_left, surroundings_weight, usual_shares
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import saturated
 
@@ -59,10 +59,11 @@ class TwoScale(Method):
     class) or a graph of their own. Which it is the graph says, beside the one that was fitted. Evidence that finds
     nothing in a graph hardly counts in it. KNN compares with at most 1,000 training nodes.
 
-    A score is −log p of the whole: 3 is as odd as one ID node in twenty. Weights are the same for all nodes of a graph;
-    a graph that is scored as a whole leaves its weights behind, by which parts of it are scored (`score_new`). The
-    model is asked twice, once with every node alone. Where no embedding is known, logits stand for it. Own evidence
-    that reads neighbours says nothing of a node that nobody points to.
+    A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
+    nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
+    all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
+    (`score_new`). The model is asked twice, once with every node alone. Where no embedding is known, logits stand for
+    it. Own evidence that reads neighbours says nothing of a node that nobody points to.
     """
 
     unlike: tuple[Method, ...] = field(default_factory=_unlike)
@@ -76,6 +77,8 @@ class TwoScale(Method):
     usual_: Tensor = fitted()
     """Shares of nodes that are rare by each part, in the graph that was fitted."""
     weights_: Tensor = fitted()
+    deciding_: Tensor = fitted()
+    """The weights that p-values go by: own evidence's alone, unless no usual node is left in the graph."""
     regions_: Tensor = fitted()
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
@@ -129,10 +132,13 @@ class TwoScale(Method):
 
     def for_graph(self, rows: Tensor) -> TwoScale:
         """The same with the weights of a graph, its openness, and what trouble in it has added to usual nodes."""
+        own = len(self.unlike) + len(self.unknown)
         plain = torch.tensor([not method.needs_model() for method in self.parts()], device=rows.device)
         new, found = copy.copy(self), Weights.of(excess(rows, self.usual_), len(self.unlike), len(self.unknown), plain)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
-        new.shift_ = added(found, new.weighted(rows), new.weighted(self.known_))
+        left = none_left(found, new.weighted(rows), new.weighted(self.known_))
+        new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
+        new.shift_ = added(found, left, new.decided(rows), new.decided(self.known_))
         return new
 
     def weighed(self, rows: Tensor) -> Tensor:
@@ -140,12 +146,16 @@ class TwoScale(Method):
         return saturated(self._rarity(self.weighted(rows)) + LIFT * self.openness_)
 
     def comparable(self, rows: Tensor) -> Tensor:
-        """−log p(z − δ)."""
-        return saturated(self._rarity(self.weighted(rows) - self.shift_))
+        """−log p(z' − δ), p among the validation nodes' z'."""
+        return saturated(continued_rarity(self.decided(rows) - self.shift_, self.decided(self.known_)))
 
     def weighted(self, rows: Tensor) -> Tensor:
         """z = Σ weight · (E − Ē), one number per node; E = Ē where evidence says nothing."""
-        return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0) @ self.weights_
+        return self._centred(rows) @ self.weights_
+
+    def decided(self, rows: Tensor) -> Tensor:
+        """z', the same by the weights that p-values go by."""
+        return self._centred(rows) @ self.deciding_
 
     def watched(self, rows: Tensor) -> Tensor:
         """Own evidence: Σ (E − Ē) without weights, then each E.
@@ -154,7 +164,7 @@ class TwoScale(Method):
         nearly the same all over a region: hundreds of nodes would count for what one of them says.
         """
         own = len(self.unlike) + len(self.unknown)
-        total = (rows - self.known_.nanmean(dim=0))[:, :own].nan_to_num(0.0).sum(dim=1)
+        total = self._centred(rows)[:, :own].sum(dim=1)
         return torch.cat([total[:, None], rows[:, :own]], dim=1)
 
     def known_watched(self) -> Tensor:
@@ -173,6 +183,7 @@ class TwoScale(Method):
             "openness": float(self.openness_),
             "lift": LIFT * float(self.openness_),
             "shift": float(self.shift_),
+            "around": float(self.weighted(row[None]) - self.decided(row[None])),
             "rarity": float(self._rarity(self.weighted(row[None]))),
             "compared": float(self.comparable(row[None])),
         }
@@ -180,34 +191,46 @@ class TwoScale(Method):
 
     def known_scores(self) -> Tensor:
         """Of the validation nodes that it learnt from, each as if it had learnt from the others alone."""
-        return saturated(self._rarity(self.weighted(self.known_)))
+        known = self.decided(self.known_)
+        return saturated(continued_rarity(known, known))
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """By the weights of the graph that was seen last."""
         return self.weighed(self.rows(outputs))
+
+    def _centred(self, rows: Tensor) -> Tensor:
+        return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0)
 
     def _rarity(self, weighted: Tensor) -> Tensor:
         return continued_rarity(weighted, self.weighted(self.known_))
 
     def _evidence(self, scores: Tensor, degrees: Tensor, *, among: bool = False) -> Tensor:
         """E of the parts' scores, [nodes, parts], NaN where they say nothing; `among` validation nodes themselves."""
-        known, everyone = self.degrees_, torch.ones_like(degrees, dtype=torch.bool)
-        heard = known > 0 if (known > 0).sum() >= ENOUGH else torch.ones_like(known, dtype=torch.bool)
-        alike, alike_heard, all_known = Compared.by(known), Compared.by(known[heard]), Compared.with_all(known)
-        evidence = torch.full_like(scores, torch.nan, dtype=torch.float64)
-        for number, method in enumerate(self.parts()):
-            column, calibration, way, asked = scores[:, number], self.calibration_[:, number], alike, everyone
-            if number >= len(self.unlike) + len(self.unknown):
-                way = all_known
-            elif isinstance(
-                method, DegreeBalance
-            ):  # which is what degrees say; in an undirected graph they say nothing
-                way, asked = all_known, everyone & (calibration != calibration[0]).any()
-            elif _reads_neighbours(method):
-                way, asked, calibration = alike_heard, degrees > 0, calibration[heard]
-            evidence[asked, number] = way.rarity(column[asked], degrees[asked], calibration, among=among)
+        known, everyone, heard = self.degrees_, self.degrees_ >= 0, self.degrees_ > 0
+        heard = heard if heard.sum() >= ENOUGH else everyone
+        ways = {
+            "heard": (Compared.by(known[heard]), heard, degrees > 0),
+            "degree": (Compared.by(known), everyone, degrees >= 0),
+            "all": (Compared.with_all(known), everyone, degrees >= 0),
+        }
+        evidence, chosen = torch.full_like(scores, torch.nan, dtype=torch.float64), self._ways()
+        for name, (compared, of, asked) in ways.items():
+            if columns := [number for number, way in enumerate(chosen) if way == name]:
+                those = scores[asked][:, columns], degrees[asked], self.calibration_[of][:, columns]
+                evidence[asked.nonzero(), columns] = compared.rarity(*those, among=among)
         return evidence
 
+    def _ways(self) -> list[str]:
+        """With which calibration nodes each part compares a node: all, those of its degree, or of these those heard."""
+        first, own = self.calibration_[0], [*self.unlike, *self.unknown]
+        alike = (self.calibration_ == first).all(dim=0).tolist()
+        return [
+            *(_way(method, alike=same) for method, same in zip(own, alike, strict=False)),
+            *("all" for _ in self.surroundings),
+        ]
 
-def _reads_neighbours(method: Method) -> bool:
-    return method.reach() not in (0, None)
+
+def _way(method: Method, *, alike: bool) -> str:
+    if isinstance(method, DegreeBalance):  # which is what degrees say; in an undirected graph they say nothing
+        return "none" if alike else "all"
+    return "degree" if method.reach() in (0, None) else "heard"

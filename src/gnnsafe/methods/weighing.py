@@ -22,14 +22,16 @@ w = ¼ + 1¾ · the larger of t and o;
 z = (1 − t) Σ_own u (E − Ē) + t Σ_unknown u' (E − Ē) + w Σ_surroundings v (E − Ē), Ē the mean of E over the calibration
     nodes;
 score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights, continued beyond them;
-p-values compare −log p(z − δ), δ = (1 − the larger of a and b max(0, 1 − 20 s)) · max(0, Q − the calibration nodes' Q),
-    Q the quantile ½ − ¼ t of z, s the share of nodes whose z is below the calibration nodes' median.
+p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own evidence alone decides unless g, the larger of
+    a and b max(0, 1 − 100 s), says that no usual node is left, s the share of nodes whose z is below the calibration
+    nodes' median; δ = (1 − g) max(0, Q − the calibration nodes' Q), Q the quantile ½ − ¼ t of z'.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
 say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
 unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a node
-stands among ID nodes under the same weights: they are without that lift, and, unless no usual node is left in the
-graph, without what its usual nodes say that trouble beside them has added to all (δ).
+stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are also
+without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual nodes
+say that trouble beside them has added to all (δ).
 """
 
 from __future__ import annotations
@@ -40,14 +42,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Weights", "added", "excess", "surroundings_weight", "usual_shares"]
+__all__ = ["Weights", "added", "excess", "none_left", "surroundings_weight", "usual_shares"]
 
 RARE = 0.1  # a p-value below which a node is rare
 FLOOR = 0.005  # what evidence without any excess counts for
 LEAST, MOST = 0.25, 2.0  # what surroundings count for
 UNLIKE, UNKNOWN = (0.48, 0.03), (0.25, 0.05)  # the excess at which a graph is half odd, and the width of that step
 EXPLAINED = 4  # times the excess that asks no model: so much of unknown nodes may be due to scattered ones
-LEFT = 20  # times the share of usual nodes: with one in twenty a graph is not odd to the last node
+LEFT = 100  # times the share of usual nodes: with one in a hundred a graph is not odd to the last node
 
 
 def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
@@ -122,14 +124,18 @@ def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
     return LEAST + (MOST - LEAST) * torch.maximum(regions, openness)
 
 
-def added(weights: Weights, values: Tensor, known: Tensor) -> Tensor:
-    """δ: by how much trouble in a graph has raised its usual nodes' z, `values` of all nodes beside those `known`."""
+def none_left(weights: Weights, values: Tensor, known: Tensor) -> Tensor:
+    """g: how far a graph has no usual node left, 0 to 1, by z of its nodes, `values`, beside those `known`."""
+    usual = (values < known.median()).double().mean() if len(values) else known.new_zeros(())
+    return torch.maximum(weights.unlike, weights.unknown * (1 - LEFT * usual).clamp(min=0))
+
+
+def added(weights: Weights, left: Tensor, values: Tensor, known: Tensor) -> Tensor:
+    """δ: by how much trouble in a graph has raised its usual nodes' z', `values` of all nodes beside those `known`."""
     if not len(values):
         return known.new_zeros(())
-    usual = (values < known.median()).double().mean()
-    odd = torch.maximum(weights.unlike, weights.unknown * (1 - LEFT * usual).clamp(min=0))
     share = 0.5 - 0.25 * float(weights.regions)
-    return (1 - odd) * (_quantile(values, share) - _quantile(known, share)).clamp(min=0)
+    return (1 - left) * (_quantile(values, share) - _quantile(known, share)).clamp(min=0)
 
 
 def _quantile(values: Tensor, share: float) -> Tensor:

@@ -36,7 +36,7 @@ from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
 
-FORMAT = 3  # to be raised when what is written changes
+FORMAT = 4  # to be raised when what is written changes
 FILE = "detector.json"
 
 Name = str | int | float | bool
