@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.conftest import block_graph
-from tests.methods.test_contract import Planted, planted  # noqa: F401 - a fixture
+from tests.methods.test_contract import Planted, planted, usual  # noqa: F401 - a fixture
 from tests.second_device import other_devices, without_float64
 from tests.test_devices import assert_same, moved, sparse
 from torch import nn
@@ -26,7 +26,7 @@ from gnnsafe.monitoring import observe
 from gnnsafe.propagation import Propagation
 from gnnsafe.training import OBJECTIVES
 
-pytestmark = other_devices
+pytestmark = [other_devices, pytest.mark.no_cover]  # other tests count these lines; counting takes half as long again
 
 
 def model_for(data: Any, name: str = "gcn", seed: int = 0, **options: Any) -> nn.Module:
@@ -36,9 +36,8 @@ def model_for(data: Any, name: str = "gcn", seed: int = 0, **options: Any) -> nn
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(name, planted, device):  # noqa: F811
-    expected = Detector(Planted(), METHODS[name]()).fit(planted).score(planted)
     there = moved(planted, device)
-    assert_same(Detector(Planted().to(device), METHODS[name]()).fit(there).score(there), expected, device)
+    assert_same(Detector(Planted().to(device), METHODS[name]()).fit(there).score(there), usual(name), device)
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])

@@ -69,7 +69,7 @@ def staged(model: nn.Module) -> Staged:
 
 
 @lru_cache
-def _in_stages(kind: type[nn.Module], _forward: object) -> bool:
+def _in_stages(kind: Any, _forward: object) -> bool:
     """Whether this kind of model, as long as it has this forward, defines it beside its stages or above them."""
     if not all(hasattr(kind, name) for name in STAGES):
         return False

@@ -83,7 +83,8 @@ def feature_summary(x: Tensor) -> Features:
     else:
         csr = x.to_sparse_csr()
         places, values = csr.col_indices().cpu().numpy(), csr.values().detach().double().cpu().numpy()
-        total, squares = (np.bincount(places, weights=each, minlength=columns) for each in (values, values**2))
+        total = np.bincount(places, weights=values, minlength=columns).astype(np.float64)
+        squares = np.bincount(places, weights=values**2, minlength=columns).astype(np.float64)
     mean = total / max(rows, 1)
     deviation = np.sqrt(np.maximum(squares / max(rows, 1) - mean**2, 0))
     return Features(mean.astype(np.float32), deviation.astype(np.float32))
