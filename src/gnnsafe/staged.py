@@ -64,7 +64,7 @@ def staged(model: nn.Module) -> Staged:
     somebody's code gave the model another forward, or hooks that a forward would call.
     """
     hooked = "forward" in vars(model) or model._forward_hooks or model._forward_pre_hooks or model._backward_hooks
-    in_stages = not hooked and _in_stages(type(model), getattr(type(model), "forward", None))
+    in_stages = not hooked and _in_stages(cast(Any, type(model)), getattr(type(model), "forward", None))
     return cast(Staged, model) if in_stages else Whole(model)
 
 
