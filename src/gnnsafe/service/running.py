@@ -64,6 +64,7 @@ def run(app: FastAPI, service: Service, *, host: str, port: int, level: int = lo
     )  # fmt: skip
     server = _Server(config)
     _log_to_stderr(level)
+    service.announce()
     shown_host = f"[{host}]" if ":" in host else host
     log.info("listening", extra={"url": f"http://{shown_host}:{listening.getsockname()[1]}/"})
 
@@ -96,7 +97,8 @@ def _reload(service: Service) -> None:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else asyncio leaves Nagle's delay on
         try:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             opened.bind((host, port))
