@@ -1,7 +1,9 @@
 """The service under load, on loopback: python -m benchmarks.serve [--seconds 60] [--requests 20000], into serve.md.
 
-Changes of ten nodes of a kept graph, Cora's and one of a million nodes, over HTTP and in process; the memory of the
-process over many requests. Clients are threads of this process, which shares the cores with the service.
+Changes of ten nodes of a kept graph, Cora's and two of a million nodes, over HTTP and in process; the memory of the
+process over many requests; a restart. Clients are threads of this process, which shares the cores with the service.
+`--parts load` (2 min), `large` (4 min), `memory` (3 min) and `restart` (2 min) are measured one by one where they are
+asked for; the page has the last figures of each.
 """
 
 from __future__ import annotations
@@ -35,6 +37,13 @@ CHANGED = 10
 LARGE = 1000  # nodes along each side of the large graph
 WANTED = {"overhead": 5.0, "large": 300.0}  # milliseconds
 HERE = Path(__file__).parent
+TABLE = ["| what | p50 ms | p99 ms | per second | errors |", "|---|---|---|---|---|"]
+TITLES = {
+    "load": "Cora, 10 changed nodes a request",
+    "large": "1e6 nodes, 10 changed nodes a request",
+    "memory": "Memory",
+    "restart": "A restart after many changes",
+}
 
 
 class Served:
@@ -46,10 +55,17 @@ class Served:
 
     def post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
         """Status and body; each thread keeps its connection."""
+        return self._asked("POST", path, content, headers or {"Content-Type": "application/json"})
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """The same without a body."""
+        return self._asked("GET", path, None, {})
+
+    def _asked(self, method: str, path: str, content: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-        connection.request("POST", path, content, headers or {"Content-Type": "application/json"})
+        connection.request(method, path, content, headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
 
@@ -78,15 +94,19 @@ def _port(process: Any, told: Any) -> int:
     raise RuntimeError(told.read())
 
 
+def small_files(folder: Path) -> tuple[Path, Path, int]:
+    """A detector and a graph of 100 nodes and 8 features in files, and how many edges it has."""
+    data = _grid(10, 8)
+    _fitted(data, 8).save(folder / "detector")
+    _write(folder / "graph.npz", data, ids=[f"n{number}" for number in range(100)])
+    return folder / "detector", folder / "graph.npz", data.edge_index.shape[1]
+
+
 @contextmanager
 def small_service() -> Iterator[Served]:
-    """With a graph of 100 nodes and 8 features."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, data = Path(name), _grid(10, 8)
-        _fitted(data, 8).save(folder / "detector")
-        _write(folder / "graph.npz", data, ids=[f"n{number}" for number in range(100)])
-        with served(folder / "detector", folder / "graph.npz") as service:
-            yield service
+    """With that graph."""
+    with tempfile.TemporaryDirectory() as name, served(*small_files(Path(name))[:2]) as service:
+        yield service
 
 
 def memory(pid: int) -> float:
@@ -149,11 +169,21 @@ def _timed(work: Callable[[int], Any], until: float, most: int = 10**9) -> list[
     return taken
 
 
+def _by_turns(first: Callable[[int], Any], second: Callable[[int], Any], seconds: float) -> list[list[float]]:
+    """Ten of one, then ten of the other: what the machine does beside meets both alike."""
+    taken: list[list[float]] = [[], []]
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for work, found in zip((first, second), taken, strict=True):
+            found += _timed(work, end + seconds, 10)
+    return [found[10:] or found for found in taken]  # the first are slower
+
+
 def _told(taken: list[float]) -> tuple[float, float]:
     return float(np.percentile(taken, 50)), float(np.percentile(taken, 99))
 
 
-def cora(seconds: float) -> list[str]:
+def cora(seconds: float) -> Iterator[str]:
     """Cora, changes of ten nodes: in process, by one client, by eight, and the memory meanwhile."""
     data = gnnsafe.load_benchmark("cora", shift="feature").id
     data.x = data.x.to_dense() if data.x.layout != torch.strided else data.x
@@ -166,7 +196,6 @@ def cora(seconds: float) -> list[str]:
         _write(folder / "graph.npz", data)
         kept = ScoredGraph(detector, data, journal=folder / "own.journal")
         work = lambda number: kept.change(Changes.of(json.loads(bodies[number % 200]), x.shape[1]))  # noqa: E731
-        inside = _told(_timed(work, time.perf_counter() + seconds / 4))
         with served(folder / "detector", folder / "graph.npz") as service:
 
             def ask(number: int) -> None:
@@ -174,7 +203,7 @@ def cora(seconds: float) -> list[str]:
                 if status != 200:
                     errors.append(status)
 
-            one = _told(_timed(ask, time.perf_counter() + seconds / 4))
+            inside, one = map(_told, _by_turns(work, ask, seconds / 2))
             every: list[float] = []
             end = time.perf_counter() + seconds
             threads = [threading.Thread(target=lambda: every.extend(_timed(ask, end))) for _ in range(CLIENTS)]
@@ -185,7 +214,8 @@ def cora(seconds: float) -> list[str]:
             eight = _told(every)
     overhead = one[0] - inside[0]
     verdict = "held" if overhead < WANTED["overhead"] and not errors else "missed"
-    return [
+    yield from [
+        *TABLE,
         f"| Cora, 10 changed nodes, in process | {inside[0]:.1f} | {inside[1]:.1f} | {1000 / inside[0]:.0f} | – |",
         f"| the same over HTTP, 1 client | {one[0]:.1f} | {one[1]:.1f} | {1000 / one[0]:.0f} | {len(errors)} |",
         f"| the same over HTTP, {CLIENTS} clients, {seconds:.0f} s | {eight[0]:.1f} | {eight[1]:.1f} | "
@@ -196,7 +226,7 @@ def cora(seconds: float) -> list[str]:
     ]
 
 
-def flat(requests: int) -> list[str]:
+def flat(requests: int) -> Iterator[str]:
     """Memory over many requests: graphs that are scored, and changes."""
     graph = json.dumps(
         {"x": np.random.default_rng(0).random((20, 8)).tolist(), "edge_index": [[0, 1], [1, 2]]}
@@ -210,7 +240,28 @@ def flat(requests: int) -> list[str]:
             if number % max(1, requests // 10) == requests // 10 - 1:
                 grown.append(memory(service.pid))
     told = ", ".join(f"{one:.0f}" for one in grown)
-    return [f"Memory of the service over {requests:,} requests, ten readings in MB: {told}; {failed} errors."]
+    yield f"Memory of the service over {requests:,} requests, ten readings in MB: {told}; {failed} errors."
+
+
+def restart(requests: int) -> Iterator[str]:
+    """The files beside the graph after many large changes, and how long the service takes to be back."""
+    body = json.dumps({"nodes": [{"id": f"n{one}", "features": [0.123456789] * 8} for one in range(100)]}).encode()
+    with tempfile.TemporaryDirectory() as name:
+        files = small_files(Path(name))
+        with served(*files[:2]) as service:
+            errors = sum(service.post("/v1/graph/changes", body)[0] != 200 for _ in range(requests))
+            time.sleep(40)  # a journal is looked at every half a minute
+        kept = {file.name: file.stat().st_size / 1e6 for file in Path(name).glob("*journal*")}
+        begun = time.perf_counter()
+        with served(*files[:2]) as service:
+            back = time.perf_counter() - begun
+            version = json.loads(service.get("/v1/graph")[1])["version"]
+    sent = requests * len(body) / 1e6
+    yield (
+        f"{requests:,} changes of 100 nodes, {sent:.0f} MB of JSON ({errors} errors): beside the graph lie "
+        f"{sum(kept.values()):.1f} MB ({', '.join(sorted(kept))}); started again in {back:.1f} s, at version "
+        f"{version:,}."
+    )
 
 
 def _changed(service: Served, bodies: list[bytes], touched: list[int], errors: list[int], number: int) -> None:
@@ -222,6 +273,7 @@ def _changed(service: Served, bodies: list[bytes], touched: list[int], errors: l
 def large(seconds: float) -> Iterator[str]:
     """A kept graph of 1e6 nodes: ten changed nodes."""
     detector = _fitted(_grid(60, 16), 16)
+    yield from TABLE
     graphs = {"a lattice, 4e6 edges": _grid(LARGE, 16), "random, 3 edges per node": _random(LARGE**2, 16, 3)}
     for name, data in graphs.items():
         rng = np.random.default_rng(3)
@@ -243,40 +295,47 @@ def large(seconds: float) -> Iterator[str]:
         print(f"{name}: {len(taken)} requests, {used:.0f} MB", file=sys.stderr)
 
 
+PARTS: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
+    "load": lambda asked: cora(asked.seconds),
+    "large": lambda asked: large(asked.seconds),
+    "memory": lambda asked: flat(asked.requests),
+    "restart": lambda asked: restart(asked.requests),
+}
+
+
 def main() -> None:
     """Measure, and write serve.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--requests", type=int, default=20_000)
-    arguments = parser.parse_args()
+    parser.add_argument("--parts", default=",".join(PARTS))
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    load = os.getloadavg()[0]
+    for name in asked.parts.split(","):
+        load = os.getloadavg()[0]
+        busy = " (busy with other work: figures are too high)" if load > 1 else ""
+        about = f"{asked.seconds:g} s, {asked.requests:,} requests; load average when it began {load:.1f}{busy}"
+        _save(name, [*PARTS[name](asked), f"*{about}.*"])
+
+
+def _save(name: str, lines: list[str]) -> None:
+    """One part's lines among those that were measured before."""
+    records = Path("results/serve.json")
+    records.parent.mkdir(exist_ok=True)
+    known = json.loads(records.read_text(encoding="utf-8")) if records.exists() else {}
+    known[name] = lines
+    records.write_text(json.dumps(known, indent=1), encoding="utf-8")
     machine = (
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}"
     )
-    lines = [
-        "# The service under load",
-        "",
-        f"Made by `python -m benchmarks.serve --seconds {arguments.seconds:g} --requests {arguments.requests}` on "
-        f"{machine}; clients and service share the cores, over loopback, each change is on the disk before its answer. "
-        f"Load average of the machine when it began: {load:.1f}"
-        + (" (it was busy with other work: figures are far too high)." if load > 1 else "."),
-        "",
-        "| what | p50 ms | p99 ms | per second | errors |",
-        "|---|---|---|---|---|",
-    ]
-    small = cora(arguments.seconds)
-    lines += small[:3]
-    _save(lines + small[3:])
-    for row in large(arguments.seconds):
-        lines.append(row)
-        _save(lines + small[3:])
-    _save([*lines, *small[3:], "", *flat(arguments.requests)])
-
-
-def _save(lines: list[str]) -> None:
-    """What is measured so far."""
-    (HERE / "serve.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    text = [
+        "# The service under load", "",
+        f"Made by `python -m benchmarks.serve` on {machine}; clients and service share the cores, over loopback, each "
+        "change is on the disk before its answer.",
+    ]  # fmt: skip
+    for part in PARTS:
+        text += ["", f"## {TITLES[part]}", "", *known.get(part, ["Not measured."])]
+    (HERE / "serve.md").write_text("\n".join([*text, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":

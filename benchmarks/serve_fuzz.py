@@ -1,15 +1,21 @@
-"""Ten thousand malformed bodies against a running service: python -m benchmarks.serve_fuzz.
+"""Ten thousand malformed bodies against a running service: python -m benchmarks.serve_fuzz (about 2 minutes).
 
 Every body is a request that was right once, then broken: bytes changed, cut, doubled, values replaced by others. The
 answer must be below 500, one sentence where it is 400 or more, and the process must not grow.
+
+With `--schemathesis [EXAMPLES]` what its OpenAPI document leads to instead, so many examples for each operation (100:
+some minutes): no answer is 5xx or one that the document does not know.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
+import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 COUNT = 10_000
@@ -76,8 +82,29 @@ def _replaced(rng: random.Random, value: Any) -> Any:
     return rng.choice(ODD)
 
 
+def schema(examples: int) -> int:
+    """schemathesis over all operations, over HTTP."""
+    from benchmarks.serve import memory, small_service
+
+    checks = "not_a_server_error,status_code_conformance"
+    with small_service() as served:
+        url, before = f"http://127.0.0.1:{served.port}/openapi.json", memory(served.pid)
+        command = ["run", url, "--checks", checks, "--max-examples", str(examples), "--seed", "1", "--workers", "1"]
+        done = subprocess.run([Path(sys.executable).with_name("schemathesis"), *command], check=False)
+        print(f"memory before: {before:.0f} MB, after: {memory(served.pid):.0f} MB")
+    return done.returncode
+
+
 def main() -> int:
     """Start a service, send the bodies, and say what came back."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--schemathesis", metavar="EXAMPLES", type=int, nargs="?", const=100)
+    asked = parser.parse_args()
+    return bodies() if asked.schemathesis is None else schema(asked.schemathesis)
+
+
+def bodies() -> int:
+    """The malformed ones."""
     from benchmarks.serve import memory, small_service
 
     rng, statuses, bad = random.Random(1), Counter[int](), 0

@@ -1,4 +1,4 @@
-"""One plan, the same scores: memory, DuckDB and Spark, over methods, backbones and kinds of graphs."""
+"""One plan, the same scores: memory and DuckDB, over methods, backbones and kinds of graphs (Spark: test_spark.py)."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ NEAR = TwoScale(  # with fewer steps: each of them is a job of Spark's
 BACKBONES = ("GraphSAGE", "SGC", "APPNP", "GIN", "MLP")
 
 pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
+
+
+@pytest.fixture
+def name() -> str:
+    """The engine of these tests; test_spark.py asks some of them of its own."""
+    return "duckdb"
 
 
 def check(found, summary, decided, *, names=None):
@@ -97,24 +103,13 @@ def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
     assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
 
 
-@pytest.mark.parametrize("method", [NEAR, *METHODS[-2:]], ids=["TwoScale", *map(repr, METHODS[-2:])])
-def test_spark_scores_as_memory_does(method, opened, tmp_path):
-    made, graph = detector(method), new_graph("all")
-    check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
-
-
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("undirected", [False, True])
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
-def test_every_backbone(name, undirected, backbone, opened, tmp_path):
-    if name == "spark" and (undirected != (backbone in ("GraphSAGE", "APPNP")) or backbone in ("MLP", "SGC")):
-        pytest.skip("each once on Spark, where a run takes seconds")
-    method = TwoScale() if name == "duckdb" else KNN()
-    made, graph = detector(method, backbone, undirected=undirected), new_graph("all")
-    check(*run(name, opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+def test_every_backbone(undirected, backbone, opened, tmp_path):
+    made, graph = detector(TwoScale(), backbone, undirected=undirected), new_graph("all")
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 def test_false_discoveries_by_class_of_scaled_features_in_files(name, opened, tmp_path):
     """All of it at once: features scaled, calibration by class, Benjamini-Hochberg, named classes, parts in folders."""
     from tests.conftest import block_graph
@@ -157,7 +152,6 @@ def test_small_blocks_and_many_files_change_nothing(opened, tmp_path, monkeypatc
         check(*run("duckdb", opened, folder, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 def test_a_value_worked_out_by_hand(name, opened, tmp_path):
     """0 → 1 twice, 2 → 1, a loop at 1: energies −log 2, −log 4, −log 8; (2·e0 + e2 + e1) / 4 and e1, half each."""
     import pyarrow as pa
@@ -181,7 +175,6 @@ def test_a_value_worked_out_by_hand(name, opened, tmp_path):
     assert found["flag"].to_pylist() == [True, False, False]
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 def test_logits_of_anybodys_model(name, opened, tmp_path):
     import pyarrow as pa
 

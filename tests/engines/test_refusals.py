@@ -84,16 +84,6 @@ def test_bad_tables_are_refused_in_one_line(case, saved, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
 
 
-@pytest.mark.parametrize("case", ["null feature", "unknown ends"])
-def test_spark_refuses_them_in_the_same_words(case, opened, tmp_path):
-    given, (damage, words) = tables(new_graph("directed")), BAD[case]
-    damage(given)
-    with opened("spark", tmp_path) as engine, pytest.raises(InputError) as caught:
-        engines.score(engine, detector("gnnsafe"), given.nodes, given.edges, out=tmp_path / "out")
-    assert words in str(caught.value)
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_unknown_edges_may_be_left_out(opened, tmp_path):
     graph, made = new_graph("directed"), detector("gnnsafe")
     given = tables(graph)

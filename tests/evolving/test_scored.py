@@ -77,6 +77,14 @@ def test_two_scale_goes_by_the_weights_of_the_last_whole_scoring(trained):
     torch.testing.assert_close(found.p_values, change.decisions.p_values, rtol=0, atol=0.02)
 
 
+def test_how_many_a_change_touches_is_known_beforehand(trained):
+    kept = ScoredGraph(detector(trained), chain())
+    asked = list(range(0, 400, 200))
+    change = kept.change(Changes.of({"nodes": [{"id": one, "features": [1.0] * 6} for one in asked]}, 6))
+    assert kept.touched_by(2) == len(change.decisions) > 2
+    assert kept.touched_by(400) is None
+
+
 def test_what_was_acknowledged_is_there_again(trained, tmp_path):
     one, journal, rng = detector(trained), tmp_path / "journal", np.random.default_rng(2)
     kept = ScoredGraph(one, chain(), journal=journal)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+
 import pytest
 
 from gnnsafe.cli import main
 from gnnsafe.cli.serve import _folders
+from gnnsafe.service import Service, running, state
 
 
 def refused(capsys, *arguments):
@@ -56,3 +60,23 @@ def test_one_scored_graph_is_a_page_in_a_file(capsys, folders, tmp_path):
     assert "http" not in text.replace("http://www.w3.org", "")  # works offline
     assert main([*command, "--fdr", "0.1"]) == 2
     assert "'--page' must be for one graph" in capsys.readouterr().err
+
+
+def test_small_answers_are_not_held_back():
+    """asyncio switches Nagle's algorithm off for sockets that say they are TCP's: else an answer waits for 40 ms."""
+    with running._listening("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_the_log_says_at_the_start_what_a_change_costs(detector, graph, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "gnnsafe.service")
+    service = Service({"blocks": detector}, graph=graph)
+    service.announce()
+    (record,) = caplog.records
+    assert (record.message, record.nodes, record.hops) == ("kept graph", 120, 4)
+    assert record.touched_by_10 == 120  # most of so small a graph: it is scored as a whole
+    monkeypatch.setattr(state, "SLOW", 0.0)
+    service.announce()
+    assert "reads 4 hops, so that each change scores the whole graph" in caplog.records[-1].reason
+    assert "--method gnnsafe" in caplog.records[-1].remedy
+    service.close()

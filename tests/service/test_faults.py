@@ -23,7 +23,9 @@ from gnnsafe.service import Service
 GRAPH = {"x": [[1.0] * 8] * 3, "edge_index": [[0], [1]]}
 
 
-def test_fifty_kills_lose_nothing_that_was_acknowledged(detector, graph, tmp_path):
+def test_fifty_kills_lose_nothing_that_was_acknowledged(detector, graph, tmp_path, monkeypatch):
+    monkeypatch.setattr("gnnsafe.evolving.scored.ROOM", 0)  # the journal is compacted every few changes
+    monkeypatch.setattr("gnnsafe.evolving.graph.EvolvingGraph.size", 1000)
     journal, acknowledged, rng = tmp_path / "journal", set(), random.Random(0)
     for attempt in range(50):
         reading, writing = os.pipe()
@@ -39,6 +41,7 @@ def test_fifty_kills_lose_nothing_that_was_acknowledged(detector, graph, tmp_pat
                             Changes.of({"nodes": [{"id": name, "features": [1] * 8}], "edges": [[name, "n1"]]}, 8)
                         )
                         os.write(writing, f"{name}\n".encode())
+                        kept.compact()
             finally:
                 os._exit(1)
         os.close(writing)
@@ -52,6 +55,7 @@ def test_fifty_kills_lose_nothing_that_was_acknowledged(detector, graph, tmp_pat
         warnings.simplefilter("ignore")
         kept = ScoredGraph(detector, graph, journal=journal)
     there = {one for one in kept.graph.numbers if one.startswith("k")}
+    assert kept._journal.base.file is not None
     assert len(acknowledged) >= 50
     assert acknowledged <= there
     assert len(there - acknowledged) <= 50  # at most the one that each was about to acknowledge
@@ -162,3 +166,19 @@ def test_slow_clients_gone_clients_and_an_orderly_end(folders, tmp_path):
         assert asked(served, "v1/nodes/new")["id"] == "new"
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", 1))
+
+
+def test_a_journal_that_cannot_be_compacted_is_said_and_the_service_goes_on(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("gnnsafe.evolving.scored.ROOM", -1)
+    monkeypatch.setattr("gnnsafe.evolving.graph.EvolvingGraph.size", 0)
+    client = made(journal=tmp_path / "journal")
+    change = {"nodes": [{"id": "new", "features": [1.0] * 8}]}
+    assert client.post("/v1/graph/changes", json=change).status_code == 200
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        client.service.compact()
+    assert "compaction" in client.get("/readyz").json()["problems"]
+    assert client.post("/v1/graph/changes", json=change).json()["version"] == 2
+    client.service.compact()
+    assert client.get("/readyz").status_code == 200
+    assert len(list(tmp_path.glob("journal.*.npz"))) == 1

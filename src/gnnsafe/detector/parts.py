@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,22 +14,34 @@ from gnnsafe.borrowed import borrowed
 from gnnsafe.calibration.p_values import false_alarms
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
+from gnnsafe.edges import Edges
 from gnnsafe.errors import require
 from gnnsafe.explanation import Explanation, explanation
 from gnnsafe.graph import Data, changed
-from gnnsafe.methods.base import scored_part
+from gnnsafe.methods.base import rows_of, scored_rows
 from gnnsafe.new_scores import of_ours
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import admitted
 
-__all__ = ["PartDetector"]
+__all__ = ["PartDetector", "Read"]
+
+
+class Read(NamedTuple):
+    """What is read off some nodes before any propagation."""
+
+    rows: Tensor
+    """What the method knows of each."""
+    predicted: Tensor | None
+    probabilities: Tensor | None
 
 
 class PartDetector:
     """A detector with the weights of one graph, by which parts of it are scored as `Detector.score_new` does.
 
-    It has a method of its own: what else the detector scores leaves these weights alone. `reach` is its receptive
-    field in hops, of method and model together; only a method and a model of ours are known to have no larger one.
+    It has a method of its own: what else the detector scores leaves these weights alone. A score is made in two stages:
+    what is read off a node (`read`), from a receptive field of `near` hops, that of the model and of the method's base
+    scores; then these are propagated along `steps` edges (`decided`). Who keeps what was read needs to read only those
+    anew whom a change is near to. Only a method and a model of ours are known to have no larger receptive field.
     """
 
     def __init__(self, detector: Detector) -> None:
@@ -41,24 +53,45 @@ class PartDetector:
         require(
             known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
         )
-        self.reach = sum(self._detector._reach(self._detector.method.reach(), None))
+        self.near = sum(self._detector._reach(detector.method.base_reach, None))
+        self.steps = detector.method.propagation.steps
         self.undirected, self.class_names = detector.undirected, detector.class_names_
         self.num_features, self.calibration = detector.num_features_, detector.calibrated()
 
-    def whole(self, data: Data, *, false_alarm: float) -> Decisions:
-        """All about every node of a graph, whose weights are taken from then on."""
-        return self._detector.decide(data, false_alarm=false_alarm)
+    @property
+    def reach(self) -> int:
+        """Its receptive field in hops, of method and model together."""
+        return self.near + self.steps
 
-    def part(
-        self, data: Data, out_degrees: Tensor, where: Tensor, ids: Sequence[Any], *, false_alarm: float
+    def whole(self, data: Data, *, false_alarm: float) -> tuple[Decisions, Read]:
+        """All about every node of a graph, whose weights are taken from then on."""
+        outputs = self._detector.outputs(data)
+        scored = self._detector._scored(outputs)
+        answers = Answers.of(scored.scores, scored.compared, outputs)
+        read = Read(scored.rows, answers.predicted, answers.probabilities)
+        return self._decisions(range(len(scored.scores)), scored.scores, scored.compared, read, false_alarm), read
+
+    def read(self, data: Data, out_degrees: Tensor, where: Tensor) -> Read:
+        """What is read off the nodes at `where` of a part of that graph, whose nodes have these degrees in it."""
+        outputs = self._outputs(data, out_degrees)
+        rows = rows_of(self._detector.method, outputs)
+        answers = Answers.of(rows, rows, outputs).at(where)
+        return Read(answers.scores, answers.predicted, answers.probabilities)
+
+    def decided(
+        self, rows: Tensor, edge_index: Tensor, where: Tensor, ids: Sequence[Any], read: Read, *, false_alarm: float
     ) -> Decisions:
-        """All about the nodes in the mask `where` of a part of that graph, whose nodes have these degrees in it."""
-        outputs, method = self._outputs(data, out_degrees), self._detector.method
-        scored = scored_part(method, outputs)
-        answers = Answers.of(scored.scores, scored.compared, outputs).at(where)
-        p = self.calibration.p_values(answers.compared, self._classes(answers.predicted))
+        """All about the nodes at `where` of a part, by the rows of all its nodes and what was read off these."""
+        edges = Edges(edge_index, len(rows), reused=False)
+        scored = scored_rows(self._detector.method, rows, edges, len(rows))
+        return self._decisions(ids, scored.scores[where], scored.compared[where], read, false_alarm)
+
+    def _decisions(
+        self, ids: Sequence[Any], scores: Tensor, compared: Tensor, read: Read, false_alarm: float
+    ) -> Decisions:
+        p = self.calibration.p_values(compared, read.predicted)
         flags = false_alarms(p, false_alarm)
-        return Decisions(ids, answers.scores, p, flags, answers.predicted, answers.probabilities, self.class_names)
+        return Decisions(ids, scores, p, flags, read.predicted, read.probabilities, self.class_names)
 
     def nothing(self) -> Decisions:
         """What is said about no node."""
@@ -78,9 +111,6 @@ class PartDetector:
             class_names=self.class_names,
             part=True,
         )
-
-    def _classes(self, predicted: Tensor | None) -> Tensor | None:
-        return None if self.calibration.classes is None else predicted
 
     def _outputs(self, data: Data, out_degrees: Tensor) -> Outputs:
         self._detector.check_weights()

@@ -153,7 +153,7 @@ def _described(places: dict[int, OutOfPlace], task: Task, block: Block) -> dict[
 
 
 def _placed(places: list[int], widths: list[int], block: Block) -> dict[str, Tensor]:
-    means = zip(places, mean(block, "keep").split(widths, dim=1), strict=True)
+    means = zip(places, torch.split(mean(block, "keep"), widths, dim=1), strict=True)
     return {part(number): OutOfPlace.unlike(block[alone(number)], rows)[:, None] for number, rows in means}
 
 
@@ -175,4 +175,4 @@ def _diffused(how: Propagation, block: Block) -> dict[str, Tensor]:
 
 
 def _apart(names: Sequence[str], block: Block) -> dict[str, Tensor]:
-    return dict(zip(names, saturated(block["value"]).split(1, dim=1), strict=True))
+    return dict(zip(names, torch.split(saturated(block["value"]), 1, dim=1), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from gnnsafe.saving import Saved
 from gnnsafe.scores import check_unnormalised
 
 __all__ = ["Asked", "score", "score_logits"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,7 @@ def _carried_out(
         advance()
         for step in rest:
             table = engine.after(table, step)
+            log.info("made %s", ", ".join(step.makes) or "no new column")
             advance()
         table = table if plan.rest is None else plan.rest(engine, table)
         advance()

@@ -77,14 +77,15 @@ def key(name: Id) -> str:
 
 
 def _node(place: int, one: Any, num_features: int) -> tuple[Id, Any]:
-    known = isinstance(one, Mapping) and one.keys() == {"id", "features"}
-    require(known, f"nodes[{place}]", "be an object with id and features", _short(one))
-    name = f"nodes[{place}].features"
+    if not (isinstance(one, Mapping) and one.keys() == {"id", "features"}):
+        raise _wrong(f"nodes[{place}]", "be an object with id and features", one)
+    name, features = f"nodes[{place}].features", one["features"]
     try:
-        x = np.asarray(one["features"], np.float64)
+        x = np.asarray(features, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"'{name}' must be a list of numbers (got {_short(one['features'])})") from error
-    require(isinstance(one["features"], list) and x.ndim == 1, name, "be a list of numbers", _short(one["features"]))
+        raise _wrong(name, "be a list of numbers", features) from error
+    if not (isinstance(features, list) and x.ndim == 1):
+        raise _wrong(name, "be a list of numbers", features)
     require(len(x) == num_features, name, f"be {num_features} numbers", len(x))
     finite = bool((np.abs(x) <= LARGEST).all())  # NaN is not
     require(finite, name, "be finite in float32", "one that is not")
@@ -93,13 +94,14 @@ def _node(place: int, one: Any, num_features: int) -> tuple[Id, Any]:
 
 def _id(name: str, place: int, one: Any) -> Id:
     whole = isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**63
-    usable = whole or (isinstance(one, str) and 0 < len(one) <= 1000 and _encodable(one))
-    require(usable, f"{name}[{place}]", "name a node by a text or a whole number", _short(one))
+    if not (whole or (isinstance(one, str) and 0 < len(one) <= 1000 and _encodable(one))):
+        raise _wrong(f"{name}[{place}]", "name a node by a text or a whole number", one)
     return one  # type: ignore[no-any-return]
 
 
 def _pair(name: str, place: int, one: Any) -> Pair:
-    require(isinstance(one, list) and len(one) == 2, f"{name}[{place}]", "be [source, target]", _short(one))
+    if not (isinstance(one, list) and len(one) == 2):
+        raise _wrong(f"{name}[{place}]", "be [source, target]", one)
     return _id(name, place, one[0]), _id(name, place, one[1])
 
 
@@ -107,6 +109,7 @@ def _encodable(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _short(value: Any) -> str:
+def _wrong(name: str, rule: str, value: Any) -> InputError:
+    """In words only where they are needed: those of a long list cost more than the check."""
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return InputError(f"'{name}' must {rule} (got {text if len(text) <= 60 else f'{text[:57]}…'})")

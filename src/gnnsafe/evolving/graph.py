@@ -29,14 +29,13 @@ class Part(NamedTuple):
     """Numbers of the nodes that are asked about, in ascending order."""
     kept: Any
     """Numbers of the part's nodes, in ascending order."""
-    data: Data
-    out_degrees: Tensor
-    """Of the part's nodes in the whole graph."""
+    edge_index: Tensor
+    """Edges among these, by their places."""
 
     @property
     def where(self) -> Tensor:
-        """A mask of the part's nodes: those that are asked about."""
-        return torch.from_numpy(np.isin(self.kept, self.asked, assume_unique=True))
+        """The places of those that are asked about."""
+        return torch.from_numpy(np.searchsorted(self.kept, self.asked))
 
 
 class EvolvingGraph:
@@ -71,6 +70,11 @@ class EvolvingGraph:
     def num_edges(self) -> int:
         """How many edges there are, each as often as it was given."""
         return int(self._into.lengths.sum())
+
+    @property
+    def size(self) -> int:
+        """Bytes of features and edges, about."""
+        return int(self.count * self.x[:1].nbytes) + 16 * self.num_edges
 
     def number(self, name: Id) -> int | None:
         """The number of a node, None where there is no such node."""
@@ -213,9 +217,10 @@ class EvolvingGraph:
         return every if len(every) <= most else None
 
     def part(self, asked: Any, hops: int, most: int) -> Part | None:
-        """What decides about these nodes, where each hears of others from `hops` edges away; None if over `most`.
+        """These nodes, those from which at most `hops` edges lead to them, and all that point into one of these.
 
-        It holds their receptive fields, and whoever points into these: a degree counts those.
+        It decides about the nodes where each hears of others from `hops` edges away: a degree counts whoever points
+        there. None where it is over `most`.
         """
         field = self.heard(asked, hops, most)
         if field is None:
@@ -223,8 +228,12 @@ class EvolvingGraph:
         sources, targets = self._edges_into(field)
         kept = np.union1d(field, sources)
         self._place[kept] = np.arange(len(kept))
-        edge_index = np.stack([self._place[sources], self._place[targets]])
-        return Part(asked, kept, self._data(kept, edge_index), self._out_degrees(kept))
+        return Part(asked, kept, torch.from_numpy(np.stack([self._place[sources], self._place[targets]])))
+
+    def around(self, part: Part) -> tuple[Data, Tensor]:
+        """The part as a graph, and its nodes' out-degrees in the whole."""
+        self._place[part.kept] = np.arange(len(part.kept))
+        return self._data(part.kept, part.edge_index), self._out_degrees(part.kept)
 
     def _edges_into(self, nodes: Any) -> tuple[Any, Any]:
         sources, owners = self._into.of(nodes)
@@ -247,12 +256,12 @@ class EvolvingGraph:
         nodes = np.flatnonzero(self.alive[: len(self.ids)])
         self._place[nodes] = np.arange(len(nodes))
         sources, owners = self._into.of(nodes)
-        return nodes, self._data(nodes, np.stack([self._place[sources], owners]))
+        return nodes, self._data(nodes, torch.from_numpy(np.stack([self._place[sources], owners])))
 
-    def _data(self, nodes: Any, edge_index: Any) -> Data:
+    def _data(self, nodes: Any, edge_index: Tensor) -> Data:
         from torch_geometric.data import Data as Graph  # seconds to import
 
-        return Graph(x=torch.from_numpy(self.x[nodes]), edge_index=torch.from_numpy(edge_index))
+        return Graph(x=torch.from_numpy(self.x[nodes]), edge_index=edge_index)
 
     def near(self, node: int, count: int) -> list[int]:
         """At most so many nodes around one, the nearest first, whichever way edges point."""
@@ -281,4 +290,4 @@ class EvolvingGraph:
 def grown(values: Any, size: int) -> Any:
     """The array with room for `size` rows, zeros at its end."""
     more = np.zeros((size - len(values), *values.shape[1:]), values.dtype)
-    return np.concatenate([values, more])
+    return np.concatenate([values, more]) if len(more) else values

@@ -105,6 +105,14 @@ class Columns:
             known = 0 <= number < len(self._there) and bool(self._there[number])
             return self._rows([number])[0] if known else None
 
+    def classes(self, nodes: Any) -> tuple[Any, Any]:
+        """The predicted classes of these nodes and their probabilities; of one that is not there, nothing."""
+        with self._lock:
+            predicted, probabilities = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.float32)
+            known = nodes < len(self._there)
+            predicted[known], probabilities[known] = self._predicted[nodes[known]], self._probabilities[nodes[known]]
+            return predicted, probabilities
+
     def listed(self, query: Query) -> tuple[int, list[Row]]:
         """How many nodes there are of the kind, and a page of them."""
         with self._lock:

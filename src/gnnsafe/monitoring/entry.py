@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnsafe.calibration import CalibrationCheck
+from gnnsafe.checks import check_mask
 from gnnsafe.detector import Decisions, Detector
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
@@ -20,7 +21,9 @@ from gnnsafe.hashing import content, digest, row_digests
 from gnnsafe.held_out import KnownNodes
 from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
 from gnnsafe.monitoring.alarm import Alarm
+from gnnsafe.monitoring.cells import Cells, cells
 from gnnsafe.monitoring.drift import TwoSample, stability, two_sample
+from gnnsafe.monitoring.ranks import ALL
 from gnnsafe.monitoring.summaries import (
     Features,
     Region,
@@ -98,6 +101,9 @@ class Observation:
     """Nodes that neither taught nor calibrated the detector."""
     digests: NDArray[np.uint32]
     """A hash of the features of each candidate: by it a node that comes again is known."""
+    cells: NDArray[np.int64]
+    """Where each candidate is compared: see `gnnsafe.monitoring.cells`."""
+    by_region: bool
     feature_names: tuple[str, ...] | None = None
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -113,6 +119,7 @@ def observe(
     name: str = "",
     false_alarm: float = FALSE_ALARM,
     mask: Tensor | None = None,
+    regions: bool = False,
     time: datetime | None = None,
     batch_size: int | None = None,
     hops: int | None = None,
@@ -126,6 +133,8 @@ def observe(
         false_alarm: Of ID nodes at most this share is flagged.
         mask: The nodes that came: no others are counted by the alarm. Unless told, all that neither taught nor
             calibrated the detector; those that were counted before are never counted again.
+        regions: Compare each node with calibration nodes of its own region, for streams whose nodes come region by
+            region; slower to notice a change. In all runs of a stream or in none.
         time: When; now unless told.
         batch_size: How many nodes are scored at a time; see `Detector.score`.
         hops: With a `batch_size`, the model's receptive field; see `Detector.score`.
@@ -133,16 +142,20 @@ def observe(
     Returns:
         The entry, the decisions about all nodes, and what the alarm needs.
     """
+    data = detector.prepared(data)
     decided = detector.decide(data, false_alarm=false_alarm, batch_size=batch_size, hops=hops)
     require(len(decided) > 0, "data", "have a node", "none")
     names, known = detector.watching()
     candidates, digests = _candidates(detector, data, mask)
+    where = cells(detector, data) if regions else Cells(np.full(len(decided), ALL), None)
     return Observation(
         _entry(detector, data, decided, known, name=name, level=false_alarm, time=time),
         decided,
-        Alarm.watching(names, known.double().numpy()),
+        Alarm.watching(names, known.double().numpy(), cells=where.known),
         candidates,
         digests,
+        where.nodes[candidates],
+        regions,
         None if detector.feature_names_ is None else tuple(map(str, detector.feature_names_)),
     )
 
@@ -201,12 +214,12 @@ def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[N
     """
     nodes = int(data.x.shape[0])
     rows = row_digests(data.x).numpy()
-    free = np.ones(nodes, dtype=bool) if mask is None else mask.cpu().numpy().copy()
+    free = np.ones(nodes, dtype=bool) if mask is None else check_mask("mask", mask, nodes).cpu().numpy().copy()
     telling = 2 * len(np.unique(rows)) > nodes
     places = _places(rows)
     for known in _used(detector):
         if not telling or np.array_equal(known.nodes.numpy(), rows):
-            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool))).numpy()
+            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool, device="cpu"))).numpy()
         else:
             found, counts = np.unique(known.nodes[known.mask].numpy(), return_counts=True)
             where = np.searchsorted(found, rows).clip(max=max(len(found) - 1, 0))

@@ -64,7 +64,7 @@ class History:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._engine, self._known = engine, dict[str, tuple[int, NDArray[np.uint32]]]()
         with self._transaction(write=True) as connection:
             _tables().create_all(connection)
 
@@ -91,22 +91,22 @@ class History:
         """Let go of connections."""
         self._engine.dispose()
 
-    def append(self, observed: Observation, *, block: bool = False) -> Judged:
+    def append(self, observed: Observation) -> Judged:
         """Add an entry and judge the stream of its detector: all in one transaction.
 
         Args:
             observed: What `observe` made of a graph.
-            block: Count its nodes as one, by the mean of their bets, where they are neighbours or otherwise alike;
-                nodes that come in no particular order count one by one.
 
         Raises:
             HistoryError: The database cannot be reached or written; then nothing was added.
+            InputError: Nodes were compared within regions before and are not now, or the other way round.
         """
         with self._transaction(write=True) as connection:
             alarm = _state(connection, observed.entry.detector) or observed.calm
-            seen = _seen(connection, observed.entry.detector)
-            chosen = (~np.isin(observed.digests, seen)).nonzero()[0]
-            after = alarm.after(observed.scores(chosen), block=block) if len(chosen) else alarm
+            _check_regions(alarm, observed)
+            fresh = ~_among(observed.digests, self._seen(connection, observed.entry.detector))
+            chosen = (fresh & alarm.compares(observed.cells)).nonzero()[0]
+            after = alarm.after(observed.scores(chosen), observed.cells[chosen]) if len(chosen) else alarm
             row = _row(observed, after, observed.digests[chosen])
             number = _insert(connection, row, after, observed.feature_names)
             return _judged({**row, "number": number})
@@ -137,6 +137,23 @@ class History:
             found = connection.execute(sa.select(table.c.feature_names).where(table.c.detector == detector)).scalar()
         names = None if found is None else json.loads(found)
         return None if names is None else tuple(names)
+
+    def _seen(self, connection: Connection, detector: str) -> NDArray[np.uint32]:
+        """The hashes of all nodes that were counted with this detector, in ascending order.
+
+        Entries are never changed, so only those that came since the last time are read.
+        """
+        import sqlalchemy as sa
+
+        last, known = self._known.get(detector, (0, np.empty(0, dtype=np.uint32)))
+        table = _tables().tables["gnnsafe_entries"]
+        asked = sa.select(table.c.number, table.c.seen).where(table.c.detector == detector, table.c.number > last)
+        rows = connection.execute(asked.where(table.c.counted > 0)).all()
+        parts = [np.frombuffer(zlib.decompress(blob), dtype="<u4") for _, blob in rows]
+        if parts:
+            known = np.sort(np.concatenate([known, *parts]))
+            self._known[detector] = max(number for number, _ in rows), known
+        return known
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[Connection]:
@@ -231,14 +248,21 @@ def _state(connection: Connection, detector: str) -> Alarm | None:
     return None if found is None else Alarm.from_dict(json.loads(zlib.decompress(found)))
 
 
-def _seen(connection: Connection, detector: str) -> NDArray[np.uint32]:
-    """The hashes of all nodes that were counted with this detector."""
-    import sqlalchemy as sa
+def _check_regions(alarm: Alarm, observed: Observation) -> None:
+    rule = "be as in the runs before, in all of them or in none"
+    remedy = "begin another history, the first graph being one that holds the detector's training nodes"
+    given = "with" if observed.by_region else "without"
+    require(alarm.local == observed.by_region, "regions", rule, given, remedy)
 
-    table = _tables().tables["gnnsafe_entries"]
-    blobs = connection.execute(sa.select(table.c.seen).where(table.c.detector == detector)).scalars()
-    parts = [np.frombuffer(zlib.decompress(blob), dtype="<u4") for blob in blobs]
-    return np.concatenate([np.empty(0, dtype="<u4"), *parts])
+
+def _among(digests: NDArray[np.uint32], known: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Which of them are known, in ascending order.
+
+    >>> _among(np.array([7, 2], dtype=np.uint32), np.array([2, 5], dtype=np.uint32)).tolist()
+    [False, True]
+    """
+    places = np.searchsorted(known, digests).clip(max=max(len(known) - 1, 0))
+    return known[places] == digests if len(known) else np.zeros(len(digests), dtype=bool)
 
 
 def _row(observed: Observation, alarm: Alarm, seen: NDArray[np.uint32]) -> dict[str, Any]:

@@ -79,10 +79,11 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 
 async def _tick(service: Service) -> None:
-    """The kept graph goes into the history from time to time."""
+    """The kept graph goes into the history from time to time, and its journal is compacted."""
     while True:
         await asyncio.sleep(TICK)
-        try:
-            await asyncio.to_thread(service.observe_kept)
-        except Exception:
-            log.exception("observing failed")
+        for work in (service.observe_kept, service.compact):
+            try:
+                await asyncio.to_thread(work)
+            except Exception:
+                log.exception("%s failed", work.__name__)

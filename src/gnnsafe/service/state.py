@@ -25,6 +25,8 @@ __all__ = ["FALSE_ALARM", "Service"]
 FALSE_ALARM = 0.05
 OBSERVED = 300.0  # seconds between two entries about a kept graph that changes
 LAST = 200  # entries of the history that are shown
+CHANGED = 10  # nodes by which the cost of a change is tried
+SLOW = 0.3  # seconds of a change
 
 log = logging.getLogger("gnnsafe.service")
 
@@ -54,6 +56,7 @@ class Service:
         if graph is not None:
             self.kept = ScoredGraph(self.models[None].detector, graph, false_alarm=false_alarm, journal=journal)
         self.metrics.registry.register(State(self))
+        self.compact()
         self._read_history()
         self.observe_kept()
 
@@ -132,6 +135,31 @@ class Service:
             self._append(observed)
         finally:
             self._observing.release()
+
+    def compact(self) -> None:
+        """A journal that has grown too large begins anew from the kept graph; where it cannot, the service goes on."""
+        if self.kept is None:
+            return
+        try:
+            if self.kept.compact():
+                log.info("compacted", extra={"version": self.kept.version})
+            self.right("compaction")
+        except OSError as error:
+            self.wrong("compaction", f"{error.strerror}: the journal grows until the disk has room")
+
+    def announce(self) -> None:
+        """Say in the log what a change of the kept graph costs."""
+        if (kept := self.kept) is None:
+            return
+        touched, seconds = kept.touched_by(CHANGED), kept.whole_seconds
+        about = {"nodes": kept.graph.count, "edges": kept.graph.num_edges, "hops": kept.reach, "version": kept.version}
+        log.info("kept graph", extra={**about, f"touched_by_{CHANGED}": touched or kept.graph.count})
+        if touched is None and seconds > SLOW:
+            reason = (
+                f"its detector reads {kept.reach} hops, so that each change scores the whole graph, {seconds:.1f} s"
+            )
+            remedy = "gnnsafe refit DETECTOR GRAPH --method gnnsafe --out fast/ gives one that reads few hops"
+            log.warning("slow changes", extra={"reason": reason, "remedy": remedy})
 
     def graph(self) -> ScoredGraph:
         """The kept graph; a `RefusedError` where there is none."""
