@@ -121,11 +121,11 @@ if hasattr(os, "register_at_fork"):  # Windows forks nothing
 def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
     """What layers keep of a graph: one with `cached=True` would answer about any graph with the edges of the first."""
     return {
-        (module, name): values[name]
+        (module, name): value
         for module in modules
         if not type(module).__module__.startswith(UNCACHED)
         for values in (vars(module), module._buffers)
-        for name in values
+        for name, value in values.items()
         if name[: len(CACHED)] == CACHED
     }
 

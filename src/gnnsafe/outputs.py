@@ -18,7 +18,7 @@ from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.once import once
-from gnnsafe.prepared import PreparedGraph, admitted
+from gnnsafe.prepared import PreparedGraph, admitted, prepare
 from gnnsafe.regions import row_kinds
 from gnnsafe.staged import Whole, staged
 
@@ -248,14 +248,16 @@ class Outputs:
         return self.again(self.graph.without_edges(**attributes))
 
     def again(
-        self, graph: PreparedGraph | None = None, *, gradients: bool = False, edit: Edit | None = None
+        self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None
     ) -> Outputs:
         """The same model asked again: about another graph, with gradients, or with an edited embedding."""
         if self.classifier is None:
             raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")
         if edit is not None:
             self.embeddings  # noqa: B018 - says what is missing
-        found = self.classifier(self.graph if graph is None else graph, gradients=gradients, edit=edit)
+        asked = self.graph if graph is None else graph
+        asked = asked if isinstance(asked, PreparedGraph) else prepare(asked)
+        found = self.classifier(asked, gradients=gradients, edit=edit)
         return found.with_embeddings() if self.embedded is self.logits else found
 
     def dense_features(self) -> Tensor:
