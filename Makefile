@@ -28,12 +28,14 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/gnnsafe demo
 
+# A worker per core, each with one thread: tests are many and small. Files are handed out in the order of tests/conftest.py.
+# What is imported is compiled once, not by each of a hundred processes.
 test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@command -v chromium chromium-browser google-chrome > /dev/null || echo "No Chromium here: the tests of the page in a browser are left out (Debian: apt install chromium)"
-	OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto --dist loadgroup  # a worker per core, each with one thread: tests are many and small
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --cov -n auto --dist loadfile --no-loadscope-reorder
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

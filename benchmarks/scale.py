@@ -1,8 +1,10 @@
 """Engines beside memory, from Parquet to Parquet: time, peak memory of the whole process tree, disk.
 
-`python -m benchmarks.scale --sizes 1e6 1e7 3e7` runs what is asked for, keeps each figure in scale.json beside this
-file, and writes scale.md and scale.svg of all that were ever run by this code. Data is drawn by this script into a
-temporary folder (`--temp`) and removed.
+`python -m benchmarks.scale` runs every row of `ROWS` that scale.json beside this file has not yet, one after the other,
+and stores each when it is done: what was interrupted goes on where it was. `--rows REGEX` takes those alone whose names
+match, `--again` also those that are there, `--list` only names them. Graphs are drawn by this script into `--data`, by
+default a folder of the system's temporary one, and stay there for the next row. scale.md and scale.svg are written anew
+after every row.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -18,14 +21,14 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
 RECORDS, PAGE = (Path(__file__).with_name(f"scale.{ending}") for ending in ("json", "md"))
 DEGREE, CLASSES, FEATURES, HIDDEN = 15, 8, 128, 64
-ROWS = 10**6
+PART = 10**6  # rows of nodes in a file
 
 
 def draw(folder: Path, nodes: int, *, features: bool) -> None:
@@ -38,8 +41,8 @@ def draw(folder: Path, nodes: int, *, features: bool) -> None:
     width, name = (FEATURES, "f") if features else (CLASSES, "z")
     for kind in ("nodes", "edges"):
         (folder / kind).mkdir(parents=True)
-    for part, start in enumerate(range(0, nodes, ROWS)):
-        here = ids[start : start + ROWS]
+    for part, start in enumerate(range(0, nodes, PART)):
+        here = ids[start : start + PART]
         values = rng.standard_normal((width, len(here)), dtype=np.float32)
         columns = {f"{name}{column}": values[column] for column in range(width)}
         parquet.write_table(pa.table({"id": here, **columns}), folder / "nodes" / f"{part:04}.parquet")
@@ -50,7 +53,7 @@ def draw(folder: Path, nodes: int, *, features: bool) -> None:
         parquet.write_table(edges, folder / "edges" / f"{part:04}.parquet")
 
 
-def detector(folder: Path, *, features: bool, steps: int) -> None:
+def detector(folder: Path, row: Row) -> None:
     """A detector that was fitted and calibrated on a small graph of that kind."""
     import torch
     from torch_geometric.data import Data
@@ -59,13 +62,14 @@ def detector(folder: Path, *, features: bool, steps: int) -> None:
     from gnnsafe.models import GCN, MLP
 
     torch.manual_seed(0)
+    features = row.what != "energy"
     nodes, width = 2000, FEATURES if features else CLASSES
     mask = torch.arange(nodes) % 2 == 0
     edges = torch.randint(nodes, (2, nodes * DEGREE))
     graph = Data(x=torch.randn(nodes, width), edge_index=edges, y=torch.arange(nodes) % CLASSES)
     graph.train_mask, graph.val_mask = mask, ~mask
     model = GCN(width, HIDDEN, CLASSES) if features else MLP(width, HIDDEN, CLASSES)
-    method = gnnsafe.methods.GNNSafe(steps=steps)
+    method = gnnsafe.methods.GNNSafe(steps=row.steps) if row.what != "two-scale" else gnnsafe.methods.TwoScale()
     gnnsafe.Detector(model, method).fit(graph).calibrate(graph).save(folder)
 
 
@@ -103,6 +107,7 @@ def measured(command: list[str], temp: Path) -> dict[str, float]:
     """Seconds, peak memory and peak disk of a command."""
     peak = {"memory": 0, "disk": 0}
     done = threading.Event()
+    load = os.getloadavg()[0]  # of others, over the minute before
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
@@ -124,7 +129,6 @@ def measured(command: list[str], temp: Path) -> dict[str, float]:
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}\n{out}\n{err}")
-    load = os.getloadavg()[0]  # over the last minute; more than the cores: others ran too
     return {"seconds": seconds, "cpu": cpu, "load": load, "gigabytes": peak["memory"] / 1e9, "disk": peak["disk"] / 1e9}
 
 
@@ -149,37 +153,38 @@ def memory_run(graph: Path, folder: Path) -> None:
     p = saved.calibration.p_values(scores)
     flags = saved.calibration.decisions(p, false_alarm=0.05)
     columns = {"id": ids, "score": scores.numpy(), "p_value": p.numpy(), "flag": flags.numpy()}
-    write_table(graph.parent / "memory.parquet", pa.table(columns))
+    with tempfile.TemporaryDirectory(dir=graph.parent) as out:
+        write_table(Path(out) / "memory.parquet", pa.table(columns))
 
 
-def run(engine: str, graph: Path, saved: Path, *, features: bool, memory: str) -> dict[str, float]:
+def run(row: Row, graph: Path, saved: Path) -> dict[str, float]:
     """One measurement."""
-    out, temp = graph.parent / f"out-{engine}", graph.parent / "temp"
-    base = [sys.executable, "-W", "ignore", "-m"]
-    if engine == "memory" and features:  # one part each, as read_graph takes them
-        given = [str(saved), f"{graph}/nodes/0000.parquet", "--edges", f"{graph}/edges/0000.parquet"]
-        command = [*base, "gnnsafe", "score", *given, "--out", f"{graph.parent}/memory.parquet"]
-    elif engine == "memory":
-        command = [*base, "benchmarks.scale", "--in-memory", str(graph), str(saved)]
-    else:
-        what = ["score", str(saved), str(graph)] if features else ["score-logits", f"{graph}/nodes", f"{graph}/edges"]
-        more = ["--memory", memory] if engine == "duckdb" else ["--master", "local[2]"]
-        more += [] if engine == "duckdb" else ["--conf", "spark.driver.memory=6g"]
-        where = ["--out", str(out), "--temp", str(temp)] + ([] if features else ["--detector", str(saved)])
-        command = [*base, "gnnsafe", *what, "--engine", engine, *more, *where]
-    found = measured(command, temp)
-    shutil.rmtree(out, ignore_errors=True)
-    return found
+    with tempfile.TemporaryDirectory(dir=graph.parent) as folder:
+        temp, out = Path(folder) / "temp", Path(folder) / "out"
+        base = [sys.executable, "-W", "ignore", "-m"]
+        logits = row.what == "energy"
+        if row.engine == "memory" and logits:
+            command = [*base, "benchmarks.scale", "--in-memory", str(graph), str(saved)]
+        elif row.engine == "memory":  # one part each, as read_graph takes them
+            given = [str(saved), f"{graph}/nodes/0000.parquet", "--edges", f"{graph}/edges/0000.parquet"]
+            command = [*base, "gnnsafe", "score", *given, "--out", f"{folder}/memory.parquet"]
+        else:
+            what = ["score-logits", f"{graph}/nodes", f"{graph}/edges", "--detector", str(saved)]
+            what = what if logits else ["score", str(saved), str(graph)]
+            more = ["--memory", row.memory] if row.engine == "duckdb" else ["--master", "local[2]"]
+            more += [] if row.engine == "duckdb" else ["--conf", "spark.driver.memory=6g"]
+            command = [*base, "gnnsafe", *what, "--engine", row.engine, *more, "--out", str(out), "--temp", str(temp)]
+        return measured(command, temp)
 
 
 def page(records: dict[str, Any]) -> str:
     """The table of all records."""
     head = ("what", "nodes", "edges", "engine", "allowed", "time", "of processors", "load", "peak memory", "disk")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for one in sorted(records.values(), key=lambda r: (r["what"], r["nodes"], r["engine"])):
-        size = [one["what"], f"{one['nodes']:.0e}", f"{one['edges']:.1e}", one["engine"], one["allowed"]]
-        load = f"{one['load']:.0f}" if "load" in one else "not noted"
-        time_taken = [f"{one['seconds']:.0f} s", f"{one['cpu']:.0f} s", load]
+    for one in sorted(records.values(), key=lambda r: (r["what"], r["steps"], r["nodes"], r["engine"])):
+        what = WHAT[one["what"]].format(one["steps"])
+        size = [what, f"{one['nodes']:.0e}", f"{one['edges']:.1e}", one["engine"], one["memory"]]
+        time_taken = [f"{one['seconds']:.1f} s", f"{one['cpu']:.1f} s", f"{one['load']:.1f}"]
         room = [f"{one['gigabytes']:.2f} GB", f"{one['disk']:.1f} GB"]
         lines.append(f"| {' | '.join([*size, *time_taken, *room])} |")
     return "\n".join(lines) + "\n"
@@ -213,9 +218,9 @@ def sums(nodes: int, temp: Path | None) -> dict[str, float]:
         by_sql = time.perf_counter() - start
         start = time.perf_counter()
         with GridWriter(Path(folder), nodes, targets=nodes, sources=nodes, both_ways=False) as writer:
-            for low, high in spans(nodes * DEGREE, ROWS):
+            for low, high in spans(nodes * DEGREE, PART):
                 writer.add(*ends[:, low:high])
-            grid, _, _ = writer.finish(lambda: None)
+            grid, _ = writer.finish(lambda: None)
         sorting = time.perf_counter() - start
         with Writer(Path(folder), "rows", {"value": Column(HIDDEN)}) as written:
             written.add({"value": torch.from_numpy(rows)})
@@ -231,7 +236,7 @@ def draw_chart(records: dict[str, Any]) -> None:
     rows = [
         {"edges": one["edges"], "engine": f"{one['engine']}, {one['what']}", "figure": figure, "value": one[key]}
         for one in records.values()
-        if one["what"] in ("energy K=2", "GCN, K=2")
+        if one["steps"] == 2
         for key, figure in (("seconds", "seconds"), ("gigabytes", "GB of memory at the peak"))
     ]
     chart = (
@@ -255,52 +260,102 @@ INTRODUCTION = """# Engines beside memory
 imports, memory the peak of the whole process tree (PSS, so that shared pages count once). Graphs are drawn by the
 script: 15 edges a node, sources from a heavy-tailed distribution, whole numbers in no order as ids. *energy K=n*: eight
 logits a node, energy propagated n times, p-values and flags. *GCN*: 128 features, two layers of 64, then the same with
-K = 2. A figure that is not in the table was not run. *load* is the machine's load average at the end:
-above 2, other work shared the cores, times say little, and the column *of processors* (seconds of all cores) is the
-one to compare. Rows whose load was not noted were taken at a load of 14 to 20.
+K = 2. *TwoScale*: the default detector on the same graph. A figure that is not in the table was not run. *load* is the
+machine's load average over the minute before: above 1, other work may have shared the cores, and the column *of
+processors* (seconds of all cores) is the one to compare.
 
 """
 
 
+class Row(NamedTuple):
+    """What is measured."""
+
+    what: str
+    nodes: int
+    engine: str
+    steps: int = 2
+    memory: str = "-"
+    """What DuckDB may take."""
+
+    @property
+    def name(self) -> str:
+        """As it is stored."""
+        return f"{WHAT[self.what].format(self.steps)} {self.nodes} {self.engine} {self.memory}"
+
+
+WHAT = {"energy": "energy K={}", "gcn": "GCN, K={}", "two-scale": "TwoScale"}
+MILLION = 10**6
+ROWS = [
+    Row("energy", MILLION, "memory"),
+    Row("energy", MILLION, "duckdb", memory="1GB"),
+    Row("gcn", MILLION, "memory"),
+    Row("gcn", MILLION, "duckdb", memory="2GB"),
+    Row("two-scale", MILLION // 10, "memory"),
+    Row("two-scale", MILLION // 10, "duckdb", memory="1GB"),
+    Row("two-scale", MILLION, "memory"),
+    Row("two-scale", MILLION, "duckdb", memory="2GB"),
+    Row("energy", MILLION // 10, "spark", steps=2),
+    Row("energy", MILLION // 10, "spark", steps=16),
+    Row("energy", MILLION, "spark", steps=2),
+    Row("energy", MILLION, "spark", steps=16),
+    Row("energy", 10 * MILLION, "memory"),
+    Row("energy", 10 * MILLION, "duckdb", memory="2GB"),
+    Row("energy", 30 * MILLION, "duckdb", memory="4GB"),
+    Row("gcn", 10 * MILLION, "duckdb", memory="8GB"),
+]
+
+
 def main() -> None:
-    """Run what is asked for, and write the page."""
+    """Run what is asked for and not there yet, and write the page."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", nargs="*", type=float, default=[1e6])
-    parser.add_argument("--engines", nargs="*", default=["memory", "duckdb", "spark"])
-    parser.add_argument("--what", nargs="*", default=["energy"], choices=["energy", "gcn"])
-    parser.add_argument("--steps", nargs="*", type=int, default=[2])
-    parser.add_argument("--memory", default="1GB")
-    parser.add_argument("--temp", type=Path)
-    parser.add_argument("--in-memory", nargs=2, type=Path)
-    parser.add_argument("--sums", action="store_true")
+    parser.add_argument("--rows", default="", help="a regular expression of their names")
+    parser.add_argument("--again", action="store_true", help="also rows that were run before")
+    parser.add_argument("--list", action="store_true", help="name the rows, and end")
+    parser.add_argument("--draw", action="store_true", help="draw the graphs of these rows, and end")
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "gnnsafe-scale")
+    parser.add_argument("--in-memory", nargs=2, type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--sums", action="store_true", help="time a sum over neighbours, by SQL and over files")
     arguments = parser.parse_args()
     if arguments.in_memory:
         memory_run(*arguments.in_memory)
         return
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
     if arguments.sums:
-        records["sums"] = sums(int(arguments.sizes[0]), arguments.temp)
-        arguments.sizes = []
-    for nodes in map(int, arguments.sizes):
-        for what in arguments.what:
-            with tempfile.TemporaryDirectory(dir=arguments.temp) as folder:
-                graph, features = Path(folder) / "graph", what == "gcn"
-                draw(graph, nodes, features=features)
-                for steps in arguments.steps:
-                    saved = Path(folder) / f"detector{steps}"
-                    detector(saved, features=features, steps=steps)
-                    for engine in arguments.engines:
-                        found = run(engine, graph, saved, features=features, memory=arguments.memory)
-                        name = "GCN, K=2" if features else f"energy K={steps}"
-                        allowed = arguments.memory if engine == "duckdb" else "-"
-                        key = f"{name} {nodes} {engine} {allowed}"
-                        more = {"nodes": nodes, "edges": nodes * DEGREE, "engine": engine, "allowed": allowed}
-                        records[key] = {"what": name, **more, **found}
-                        print(key, found, flush=True)
-                        RECORDS.write_text(json.dumps(records, indent=1) + "\n")
+        records["sums"] = sums(300_000, None)
+        stored(records)
+        return
+    for row in [row for row in ROWS if re.search(arguments.rows, row.name)]:
+        if arguments.list or (row.name in records and not arguments.again):
+            print(row.name, "(there)" if row.name in records else "")
+            continue
+        graph, saved = made(arguments.data, row)
+        if not arguments.draw:
+            records[row.name] = {**row._asdict(), "edges": row.nodes * DEGREE, **run(row, graph, saved)}
+            print(row.name, records[row.name], flush=True)
+            stored(records)
+
+
+def made(folder: Path, row: Row) -> tuple[Path, Path]:
+    """The row's graph and detector, drawn where they are not there yet."""
+    features = row.what != "energy"
+    graph = folder / f"{'features' if features else 'logits'}-{row.nodes}"
+    if not graph.exists():
+        part = folder / f"{graph.name}-part"
+        shutil.rmtree(part, ignore_errors=True)
+        draw(part, row.nodes, features=features)
+        part.rename(graph)
+    saved = folder / f"detector-{row.what}-{row.steps}"
+    if not saved.exists():
+        detector(saved, row)
+    return graph, saved
+
+
+def stored(records: dict[str, Any]) -> None:
+    """The records, the page and the chart of them."""
     RECORDS.write_text(json.dumps(records, indent=1) + "\n")
-    found = records.pop("sums", None)
-    text = INTRODUCTION + page(records) + "\n![time and memory by edges](scale.svg)\n"
+    found = records.get("sums")
+    rows = {name: one for name, one in records.items() if name != "sums"}
+    text = INTRODUCTION + page(rows) + "\n![time and memory by edges](scale.svg)\n"
     if found is not None:
         text += (
             f"\nOne sum of {HIDDEN} columns over {found['nodes'] * DEGREE:.1e} edges (`--sums`): by SQL in 4 GB "
@@ -308,8 +363,8 @@ def main() -> None:
             "these once. Both in one process, at whatever load there was.\n"
         )
     PAGE.write_text(text, encoding="utf-8")
-    if records:
-        draw_chart(records)
+    if rows:
+        draw_chart(rows)
 
 
 if __name__ == "__main__":

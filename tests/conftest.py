@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import warnings
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +34,34 @@ hypothesis.settings.load_profile("gnnsafe")
 
 LOOPBACK = ("127.0.0.1", b"127.0.0.1", "::1", "localhost")
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+COUNTED = 4  # of so many cases of a test one counts the lines that it runs
+LONGEST = (  # files in tests/ that take more than ten seconds, in the order in which they are begun
+    "engines/test_spark.py", "methods/test_numbers.py", "engines/test_faults.py", "test_release.py", "test_pages.py",
+    "bench/test_cores.py", "test_device_contract.py", "methods/test_contract.py", "service/test_browser.py",
+    "service/test_faults.py", "test_cli_bench.py", "datasets/test_catalogue.py", "bench/test_run.py", "test_site.py",
+    "bench/test_own.py", "models/test_contract.py", "methods/test_receptive_field.py", "methods/test_threads.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first: a worker has whole files, and none should be left for the end.
+
+    Lines are counted in a quarter of a test's cases, each test in others: counting takes half as long again.
+    """
+    places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    tests = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
+    for number, (_, cases) in enumerate(tests):
+        for place, case in enumerate(list(cases)[:-1], number):
+            if place % COUNTED:
+                case.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays to the end: not looked through again whenever garbage is collected."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

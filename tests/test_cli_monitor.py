@@ -1,11 +1,8 @@
-"""`gnnsafe monitor` from end to end, by real processes where a signal or a socket is needed."""
+"""`gnnsafe monitor` from end to end."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -119,12 +116,6 @@ def test_an_empty_history_cannot_be_judged(folder, tmp_path, capsys):
     assert "'--history' must have an entry" in capsys.readouterr().err
 
 
-def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", "-m", "gnnsafe", "monitor", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "no_proxy": "*"}
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-
-
 class Hook(BaseHTTPRequestHandler):
     """Refuses the first request, takes the second."""
 
@@ -139,25 +130,24 @@ class Hook(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def test_the_webhook_is_tried_again(folder, tmp_path):
+def test_the_webhook_is_tried_again(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("no_proxy", "*")
     server = HTTPServer(("127.0.0.1", 0), Hook)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/hook"
     try:
-        done = process(folder, "detector", "odd.pt", "--history", str(tmp_path / "h.db"), "--webhook", url)
+        assert run(folder, "--webhook", url, graph="odd", history=tmp_path / "h.db") == 3
     finally:
         server.shutdown()
         server.server_close()
-    assert done.returncode == 3, done.stderr
     assert [one["status"] for one in Hook.received] == ["alarm", "alarm"]
-    assert "nobody was told" not in done.stderr
+    assert "nobody was told" not in capsys.readouterr().err
 
 
-def test_a_webhook_that_fails_is_a_warning(folder, tmp_path):
-    url = "http://127.0.0.1:1/hook"
-    done = process(folder, "detector", "odd.pt", "--history", str(tmp_path / "h.db"), "--webhook", url)
-    assert done.returncode == 3
-    assert "nobody was told by --webhook" in done.stderr
+def test_a_webhook_that_fails_is_a_warning(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("no_proxy", "*")
+    assert run(folder, "--webhook", "http://127.0.0.1:1/hook", graph="odd", history=tmp_path / "h.db") == 3
+    assert "nobody was told by --webhook" in capsys.readouterr().err
 
 
 def test_a_webhook_that_never_answers_is_left(monkeypatch):

@@ -515,3 +515,21 @@ def test_a_split_that_was_kept_is_checked_later(blocks, tmp_path):
         detector.check_calibration(blocks)
     blocks.test_mask = right  # another graph has its own
     assert detector.check_calibration(blocks).nodes == 50
+
+
+@pytest.mark.filterwarnings("ignore:.*nodes are flagged")
+def test_a_default_device_has_no_say_in_what_else_a_detector_does(blocks, tmp_path):
+    expected = Detector(GCN(8, 16, 3)).fit(blocks).calibrate(blocks)
+    model = expected.classifier.model
+    with torch.device("meta"):  # whose tensors hold nothing: whoever makes one fails
+        detector = Detector(model).fit(blocks).calibrate(blocks, by_class=True)
+        detector.calibrate(blocks).save(tmp_path)
+        for ours in (detector, load(tmp_path)):
+            assert torch.equal(ours.score(blocks), expected.score(blocks))
+            assert torch.equal(ours.score(blocks, batch_size=40), expected.score(blocks, batch_size=40))
+            assert torch.equal(ours.score_new(blocks, [3]).scores, expected.score_new(blocks, [3]).scores)
+            assert ours.score_new(blocks, []).scores.tolist() == []
+            assert torch.equal(ours.predict_sets(blocks).members, expected.predict_sets(blocks).members)
+            assert torch.equal(ours.predict(blocks, false_alarm=0.1), expected.predict(blocks, false_alarm=0.1))
+            assert str(ours.check_calibration(blocks)) == str(expected.check_calibration(blocks))
+            assert ours.decide(blocks, false_alarm=0.1).to_arrow().num_rows == 120

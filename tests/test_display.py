@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 import gnnsafe
-from gnnsafe.cli import options
+from gnnsafe.cli import output
 from gnnsafe.display import FALLBACK, shown, shown_lines
 from gnnsafe.errors import InputError
 from gnnsafe.report.document import Document, Section, as_html, as_latex, as_markdown, print_document
@@ -38,9 +38,9 @@ def test_letters_that_a_terminal_has_not():
 
 def test_a_terminal_and_a_progress_bar_print_texts_only():
     screen = io.StringIO()
-    console = options.Terminal(file=screen, force_terminal=True, highlight=False, markup=False, emoji=False, width=200)
+    console = output.Terminal(file=screen, force_terminal=True, highlight=False, markup=False, emoji=False, width=200)
     console.print(NASTY, soft_wrap=True)
-    with options.progress_bar() as progress:
+    with output.progress_bar() as progress:
         progress.disable, progress.live.console = False, console
         progress.add_task(f"Reading {NASTY}")
         console.print(progress.get_renderable())
@@ -58,7 +58,7 @@ def document() -> Document:
 
 def test_every_kind_of_document_is_clean():
     screen = Console(file=io.StringIO(), width=500, markup=False)
-    print_document(document(), options.Terminal(file=screen.file, width=500, markup=False, highlight=False))
+    print_document(document(), output.Terminal(file=screen.file, width=500, markup=False, highlight=False))
     page = as_html(document())
     page = page[: page.index("<script>")] + page[page.index("</head>") :]  # without Vega itself
     for text in (screen.file.getvalue(), page, as_markdown(document(), "figures"), as_latex(document(), "figures")):

@@ -145,6 +145,13 @@ def test_names_of_numpy_are_names_of_json(blocks):
     assert json.loads(json.dumps(why.to_dict()))["class_names"] == [10, 20, 30]
 
 
+@pytest.mark.parametrize("names", [np.zeros(3, dtype="datetime64[D]"), [b"a", "b", "c"], [("a",), 1, 2]])
+def test_names_that_json_has_not_are_refused(blocks, names):
+    blocks.class_names = names
+    with pytest.raises(ValueError, match=r"'class_names' must hold texts or numbers \(got (date|bytes|tuple)\); call"):
+        Detector(GCN(8, 4, 3)).fit(blocks)
+
+
 def test_it_survives_a_save(blocks, tmp_path):
     torch.manual_seed(0)
     detector = Detector(GCN(8, 4, 3)).fit(blocks).calibrate(blocks)

@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 import torch
+from tests.conftest import block_graph
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 from torch_geometric.data import Data
@@ -19,8 +20,6 @@ import gnnsafe
 from gnnsafe import Detector, energy, propagate
 from gnnsafe.errors import ModelWarning
 from gnnsafe.outputs import Classifier
-
-from .conftest import block_graph
 
 HOPS = 2
 
@@ -451,14 +450,16 @@ class TestWhatTheForwardTakes:
             def forward(self, x, edge_index, **kwargs):
                 return super().forward(x, edge_index)
 
+        class OtherName(TwoConvolutions):
+            def forward(self, x, edge_index, weight=None):
+                return super().forward(x, edge_index)
+
         data = graph_for("edge weights")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             traced = torch.jit.trace(Perceptron(), (data.x, data.edge_index))
-        for model in (Anything(), traced):
-            with pytest.warns(
-                ModelWarning, match=r"does not name what it takes, and data.edge_weight is not passed on"
-            ):
+        for model in (Anything(), OtherName(), traced):
+            with pytest.warns(ModelWarning, match="names no edge_weight, and what data holds of it is not passed on"):
                 Detector(model).fit(data)
             Detector(model).fit(block_graph())  # warnings are errors here
 
@@ -503,6 +504,7 @@ class TestAttributesOfAPart:
             torch.testing.assert_close(scores, detector.score(data)[touched])
 
 
+@pytest.mark.no_cover  # it is about threads: lines are counted elsewhere
 class TestThreads:
     """Many threads and one model, in training mode: bit for bit what one thread gets."""
 
@@ -538,7 +540,7 @@ class TestThreads:
 
         def work(start: int) -> None:
             try:
-                for turn in range(4 * len(detectors)):
+                for turn in range(2 * len(detectors)):
                     which = (start + turn) % len(detectors)
                     for graph, expected in zip(graphs, alone[which], strict=True):
                         if not torch.equal(detectors[which].score(graph.clone()), expected):
@@ -744,6 +746,31 @@ def test_a_buffer_that_is_not_saved_is_noticed_and_a_cached_graph_is_not(blocks,
         detector.score(blocks)
     with pytest.raises(ValueError, match="got one with other weights"):
         gnnsafe.load(tmp_path, model)
+
+
+class Tempered(TwoConvolutions):
+    """Its answers depend on a plain attribute, and it counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature, self.calls, self._seen = 1.0, 0, None
+
+    def forward(self, x, edge_index):
+        self.calls, self._seen = self.calls + 1, len(x)
+        return super().forward(x, edge_index) / self.temperature
+
+
+@pytest.mark.parametrize("ask", [
+    lambda detector, data: detector.score(data), lambda detector, data: detector.predict(data, false_alarm=0.1),
+    lambda detector, data: detector.explain(data, node=0), lambda detector, data: detector.calibrate(data),
+])  # fmt: skip
+def test_an_attribute_that_changed_after_the_fit_is_named(ask, blocks):
+    model = Tempered()
+    detector = Detector(model, "gnnsafe").fit(blocks).calibrate(blocks)
+    ask(detector, blocks)  # warnings are errors here: what changes at each call is no setting
+    model.temperature = 0.1
+    with pytest.warns(ModelWarning, match=r"model\.temperature is another than when the detector was fitted"):
+        ask(detector, blocks)
 
 
 @pytest.mark.parametrize("method", ["odin", "edge-disagreement", "gnnsafe"])

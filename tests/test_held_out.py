@@ -108,6 +108,25 @@ def test_a_graph_is_known_again_in_another_order_and_with_other_edges(detector, 
         assert detector.check_calibration(same, blocks.test_mask[places]).nodes == int(blocks.test_mask.sum()), name
 
 
+def test_nodes_are_known_again_in_a_graph_that_grew_and_in_a_part_of_it(detector, blocks):
+    detector.calibrate(blocks)
+    kept = torch.arange(len(blocks.x)) % 3 > 0
+    part = blocks.subgraph(kept)
+    grown = Data(x=torch.cat([blocks.x, torch.rand(70, 8)]), edge_index=blocks.edge_index)
+    for graph, masked in (
+        (Data(x=part.x, edge_index=part.edge_index), lambda mask: mask[kept]),
+        (grown, lambda mask: nn.functional.pad(mask, (0, 70))),
+    ):
+        with pytest.raises(ValueError, match="training nodes among"):
+            detector.calibrate(graph, mask=masked(blocks.train_mask))
+        with pytest.raises(ValueError, match="calibration nodes among"):
+            detector.check_calibration(graph, masked(blocks.val_mask))
+        test = masked(blocks.test_mask)
+        assert detector.check_calibration(graph, test).nodes == int(test.sum())
+    fresh = Data(x=torch.rand(70, 8), edge_index=torch.empty(2, 0, dtype=torch.int64))
+    assert detector.check_calibration(fresh, torch.ones(70, dtype=torch.bool)).nodes == 70
+
+
 def test_graphs_whose_nodes_are_all_alike_are_told_apart_by_their_edges():
     ones, half = torch.ones(4, 2), torch.tensor([True, True, False, False])
     path, star = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([[0, 0, 0], [1, 2, 3]])
@@ -169,6 +188,7 @@ class Edges(nn.Module):
     (lambda scores: scores[1:], r"\(got torch.float32 \[119\]\)"),
     (lambda scores: scores.long(), r"\(got torch.int64 \[120\]\)"),
     (lambda scores: scores.numpy(), r"must be a torch.Tensor \(got ndarray\)"),
+    (lambda scores: scores.to_sparse(), r"must be dense \(got torch.sparse_coo\)"),
     (lambda scores: None, r"must be a torch.Tensor \(got NoneType\)"),
 ])  # fmt: skip
 def test_every_score_is_checked_where_it_leaves(blocks, given, message):

@@ -15,6 +15,7 @@ import gnnsafe
 from gnnsafe import Detector, energy, propagate
 from gnnsafe.hetero import node_type_graph
 from gnnsafe.methods import METHODS
+from gnnsafe.monitoring import observe
 
 CITES, LIKE, WRITES = ("paper", "cites", "paper"), ("paper", "like", "paper"), ("author", "writes", "paper")
 
@@ -87,6 +88,17 @@ def test_decisions_and_reasons(library, model):
     assert detector.predict(library, false_alarm=0.2).shape == (60,)
     why = detector.explain(library, node=4)
     assert sum(share.share for share in why.shares) == pytest.approx(why.score, rel=1e-6)
+
+
+def test_rates_are_checked_and_graphs_monitored(library, model):
+    detector = Detector(model, "gnnsafe", forward=forward, node_type="paper").fit(library).calibrate(library)
+    others = (torch.arange(60) >= 20) & (torch.arange(60) < 40)
+    p = detector.p_values(library)[others]
+    for check in detector.check_calibration(library, others).levels:
+        assert check.flagged == int((p <= check.level).sum())
+    observed = observe(detector, library)
+    assert observed.candidates.tolist() == others.nonzero().flatten().tolist()
+    assert torch.equal(observed.decisions.p_values[others], p)
 
 
 def test_the_graph_is_left_as_it_was(library, model):

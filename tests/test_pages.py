@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -18,18 +14,9 @@ from gnnsafe import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-PROCESSES = "quickstart.md"  # its blocks are processes of their own: what one saves, the next loads
+SCRIPTS = "quickstart.md"  # its blocks are scripts of their own: what one saves, the next loads
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
 SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.M | re.S)
-
-
-def run(code: str, folder: Path) -> str:
-    """What the code prints, run by a process of its own in the folder."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]  # PyG's own while it is imported
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 def words(text: str) -> list[str]:
@@ -53,19 +40,22 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.startswith("gnnsafe ")]
 
 
-def test_the_newcomers_path_runs_as_printed(tmp_path):
-    """Each block is a process: what one saves, the next loads."""
-    blocks = BLOCK.findall(text(ROOT / "docs" / PROCESSES))
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # much is flagged where all has changed
+def test_the_newcomers_path_runs_as_printed(tmp_path, monkeypatch, capsys):
+    """Each block is a script by itself: what one saves, the next loads."""
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(text(ROOT / "docs" / SCRIPTS))
     assert len(blocks) == 3
     for code, output in blocks:
-        assert words(run(code, tmp_path)) == words(output)
+        execute(code, {"__name__": "__main__"})
+        assert words(capsys.readouterr().out) == words(output)
     assert "<svg" in (tmp_path / "why.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("registries")
 @pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # much is flagged where all has changed
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != PROCESSES and BLOCK.search(text(page))], ids=lambda page: page.stem
+    "page", [page for page in PAGES if page.name != SCRIPTS and BLOCK.search(text(page))], ids=lambda page: page.stem
 )
 def test_a_pages_code_runs_from_top_to_bottom_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
     """One page, one namespace; commands of the shell run in between where the page has the files that they read."""
@@ -88,9 +78,7 @@ def test_commands_on_a_page_are_commands(page):
     """What is not run here, since it takes hours, names at least options that exist."""
     for line in commands(page):
         name, *arguments = shlex.split(line)[1:]
-        parser = argparse.ArgumentParser(exit_on_error=False)
-        cli.command_module(name).configure(parser)
-        parser.parse_args(arguments)
+        cli.command_parser(name).parse_args(arguments)
 
 
 def test_the_readmes_examples_run_and_print_what_they_say(capsys):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.transforms import AddSelfLoops, NormalizeFeatures, ToUndirected
 
 import gnnsafe
 from gnnsafe import Detector, prepare, propagate
@@ -31,8 +32,30 @@ def test_it_is_frozen(blocks):
     graph = prepare(blocks)
     with pytest.raises(InputError, match="'y' must be set on the data, before it is prepared"):
         graph.y = blocks.y
+    with pytest.raises(InputError, match="'x' must be set on the data, before it is prepared"):
+        del graph.x
+    with pytest.raises(InputError, match=r"'with_labels' must be given what is neither .* \(got edge_index, x\)"):
+        graph.with_labels(x=2 * blocks.x, edge_index=blocks.edge_index[:, :1])
     blocks.x = blocks.x + 1  # the data may get other tensors, which are then not the graph's
     assert not torch.equal(graph.x, blocks.x)
+
+
+@pytest.mark.parametrize("transform", [NormalizeFeatures(), ToUndirected(), AddSelfLoops()])
+def test_a_transform_that_puts_others_into_it_is_refused(transform, blocks):
+    """PyG's write into the copy's storage, past attributes: else the transform would be silently without effect."""
+    detector, graph = Detector(GCN(8, 16, 3)).fit(blocks), transform(prepare(blocks))
+    with pytest.raises(InputError, match=r"'data' must hold the features and edges that it was prepared with.*anew$"):
+        detector.score(graph)
+
+
+def test_features_may_be_computed_by_the_data(blocks):
+    class Computed:
+        edge_index, y, train_mask = blocks.edge_index, blocks.y, blocks.train_mask
+        x = property(lambda self: 2 * blocks.x)
+
+    twice = Data(x=2 * blocks.x, edge_index=blocks.edge_index)
+    detector = Detector(GCN(8, 16, 3), "gnnsafe").fit(prepare(Computed()))
+    torch.testing.assert_close(detector.score(prepare(Computed())), detector.score(twice))
 
 
 @pytest.mark.parametrize("name", ["x", "edge_index"])
@@ -117,6 +140,8 @@ def test_the_same_with_other_features(blocks):
         graph.with_features(blocks.x[1:])
     with pytest.raises(InputError, match="'x' must be finite"):
         graph.with_features(blocks.x * torch.nan)
+    with pytest.raises(InputError, match="'x' must be a torch"):
+        graph.with_features(None)
 
 
 def test_the_same_without_edges():
@@ -137,7 +162,10 @@ def test_the_same_with_other_labels(blocks):
 
 def test_to_the_device_where_it_is(blocks):
     graph = prepare(blocks)
-    assert graph.to("cpu") is graph
+    assert graph.to("cpu") is graph.to("cpu:0") is graph
+    for unknown in ("abacus", torch.float64):
+        with pytest.raises(InputError, match="'device' must be auto, cpu or one that torch has here"):
+            graph.to(unknown)
     assert graph.device == torch.device("cpu")
 
 

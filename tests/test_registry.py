@@ -24,6 +24,7 @@ from tests.their_package import Distance, OneHop, Smoothed
 import gnnsafe
 from gnnsafe import Detector, cli
 from gnnsafe.bench.plan import Plan
+from gnnsafe.bench.recipes import backbones
 from gnnsafe.bench.store import read
 from gnnsafe.bench.study import tasks
 from gnnsafe.datasets import load_benchmark
@@ -287,6 +288,22 @@ def test_what_could_not_be_used_is_refused_in_one_line(table, name, kind, messag
         table.register(name)(kind)
     assert "\n" not in str(error.value)
     assert "own" not in table
+
+
+def test_a_method_of_somebodys_has_none_of_our_models_for_itself():
+    @METHODS.register("gcn-reader")
+    @dataclass
+    class GCNReader(MSP):
+        model = "gcn"
+
+    @METHODS.register("one-hop-reader")
+    @dataclass
+    class OneHopReader(MSP):
+        model = "one-hop"
+
+    MODELS.register("one-hop")(OneHop)
+    assert "gcn" in backbones()
+    assert not {"one-hop", "gpn", "ensemble"} & {*backbones()}
 
 
 def test_a_class_defined_again_takes_its_own_place():

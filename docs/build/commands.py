@@ -8,7 +8,7 @@ import os
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from gnnsafe.cli import COMMANDS, command_module
+from gnnsafe.cli.parsing import COMMANDS, GROUPS, command_parser
 
 PAGE = "commands.md"
 HEAD = """# The command line
@@ -16,9 +16,17 @@ HEAD = """# The command line
 What `gnnsafe COMMAND --help` says, made of the commands when this page was built. [Your files](files.md) walks
 through the commands with a graph.
 
-A command ends with 0 where all went well, with 2 and one line on standard error for a mistake in what it was given,
-with 130 where it was interrupted.
+Every command also takes these, but for `completion` and `serve`, which have no figures to print as JSON:
+
+| argument | what it says |
+|---|---|
+| `--json` | print one JSON object with all figures, and no text; what is NaN or infinite is `null` |
+| `-q`, `--quiet` | no text, no progress; warnings and errors stay |
+| `-v`, `--verbose` | tell each step on standard error, and where an error comes from |
+
+`NO_COLOR=1` leaves colours out. [Exit codes](files.md#exit-codes) are the same for all commands.
 """
+COMMON = ("-h", "--json", "-q", "-v")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -30,20 +38,18 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def reference() -> str:
     """The page: a section for each command."""
     os.environ["COLUMNS"] = "100"  # as wide as argparse breaks lines of usage
-    return "\n\n".join([HEAD, *(section(name, text) for name, text in COMMANDS.items())]) + "\n"
+    return "\n\n".join([HEAD, _contents(), *(section(name, text) for name, text in COMMANDS.items())]) + "\n"
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of a command."""
-    parser = argparse.ArgumentParser(prog=f"gnnsafe {name}")
-    command_module(name).configure(parser)
-    return parser
+def _contents() -> str:
+    links = {title: [f"[`{name}`](#gnnsafe-{name})" for name in commands] for title, commands in GROUPS.items()}
+    return "\n".join(f"- {title}: {', '.join(found)}" for title, found in links.items())
 
 
 def section(name: str, text: str) -> str:
     """What a command does, how it is called, and its arguments in a table."""
-    parser = parser_of(name)
-    actions = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    parser = command_parser(name)
+    actions = [action for action in parser._actions if not {*action.option_strings} & {*COMMON}]
     for action in actions:  # the table lists what may be chosen, the line of usage need not
         action.metavar = action.metavar or (action.dest.upper() if action.choices else None)
     rows = [f"| {_names(action)} | {_cell(parser, action)} |" for action in actions]
@@ -51,8 +57,8 @@ def section(name: str, text: str) -> str:
         f"## gnnsafe {name}",
         _plain(parser.description or text),
         f"```text\n{parser.format_usage().removeprefix('usage: ').rstrip()}\n```",
-        "\n".join(["| argument | what it says |", "|---|---|", *rows]),
-        _plain(parser.epilog or ""),
+        "\n".join(["| argument | what it says |", "|---|---|", *rows]) if rows else "",
+        *map(_paragraph, (parser.epilog or "").split("\n\n")),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -69,6 +75,15 @@ def _cell(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     text += f"; one of {', '.join(map(str, action.choices))}" if action.choices else ""
     text += "; required" if action.option_strings and action.required else ""
     return _plain(text).replace("|", "\\|")
+
+
+def _paragraph(text: str) -> str:
+    """Examples, whose lines are indented, as a block of a shell."""
+    first, *commands = text.split("\n")
+    if not commands:
+        return _plain(first)
+    block = "\n".join(command.strip() for command in commands if command)
+    return f"{first}\n\n```sh\n{block}\n```"
 
 
 def _plain(text: str) -> str:

@@ -14,7 +14,7 @@ from torch import nn
 from gnnsafe.hashing import CACHED
 from gnnsafe.modes import without_modes
 
-__all__ = ["borrowed", "eager"]
+__all__ = ["borrowed", "eager", "parts"]
 
 UNCACHED = ("torch.nn.", "gnnsafe.models.")  # modules that keep no graph
 
@@ -29,49 +29,67 @@ def eager(model: Any) -> Any:
     return inner if isinstance(inner, nn.Module) else model
 
 
+def parts(model: nn.Module) -> list[nn.Module]:
+    """The model and all modules within it, each once: those of `model.modules()`, in a fraction of its time."""
+    modules, seen = [model], {model}
+    for module in modules:  # which grows meanwhile
+        for part in module._modules.values():
+            if part is not None and part not in seen:
+                seen.add(part)
+                modules.append(part)
+    return modules
+
+
 @contextmanager
-def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
+def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Module]]:
     """The model in evaluation mode, without gradients unless asked, and without what its layers cached of a graph.
 
     Other threads wait, since modes, caches and hooks belong to the model and not to a call. Afterwards every submodule
-    has the mode and the cache that it had.
+    has the mode and the cache that it had. Gives the model's `parts`.
     """
-    modules = list(model.modules())
-    with (
-        _alone(modules),
-        _evaluating(model, modules),
-        _uncached(modules),
-        without_modes(),
-        torch.set_grad_enabled(gradients),
-    ):
-        yield
-
-
-@contextmanager
-def _alone(parts: Sequence[nn.Module]) -> Iterator[None]:
-    """No other thread has any of these modules, which two models may share; nobody waits with some of them in hand."""
-    thread, modules = get_ident(), list(map(id, parts))
-    nobody = (thread, 0)
-    with _returned:
-        _returned.wait_for(lambda: _free(modules))
-        _lent.update({module: (thread, _lent.get(module, nobody)[1] + 1) for module in modules})
+    modules = parts(model)
+    _lend(modules)
     try:
-        yield
+        modes, cached = [module.training for module in modules], _cached(modules)
+        try:
+            with without_modes(), torch.set_grad_enabled(gradients):
+                if any(modes):
+                    model.eval()
+                _fill(dict.fromkeys(cached), cached)
+                yield modules
+        finally:
+            for module, training in zip(modules, modes, strict=True):
+                if module.training != training:
+                    module.training = training
+            _fill(cached, _cached(modules))
     finally:
-        with _returned:
-            for module in modules:
-                _, times = _lent.pop(module)
-                if times > 1:
-                    _lent[module] = (thread, times - 1)
-            _returned.notify_all()
+        _give_back(modules)
 
 
-def _free(modules: Sequence[int]) -> bool:
-    """Whether no other thread has any of these modules, nor waits to fork; one that has a model may have more."""
+def _lend(modules: Sequence[nn.Module]) -> None:
+    """Wait until no other thread has any of these modules, which two models may share; none is in hand meanwhile."""
     thread = get_ident()
-    return (not _forking or _owners() >= {thread}) and all(
-        _lent.get(module, (thread, 0))[0] == thread for module in modules
-    )
+    with _returned:
+        while not _free(modules, thread):
+            _returned.wait()
+        for module in modules:
+            _lent[id(module)] = (thread, _lent.get(id(module), (thread, 0))[1] + 1)
+
+
+def _give_back(modules: Sequence[nn.Module]) -> None:
+    with _returned:
+        for module in modules:
+            thread, times = _lent.pop(id(module))
+            if times > 1:
+                _lent[id(module)] = (thread, times - 1)
+        _returned.notify_all()
+
+
+def _free(modules: Sequence[nn.Module], thread: int) -> bool:
+    """Whether no other thread has any of these modules, nor waits to fork; one that has a model may have more."""
+    if _forking and not _owners() >= {thread}:
+        return False
+    return all(_lent.get(id(module), (thread, 0))[0] == thread for module in modules)
 
 
 def _owners() -> set[int]:
@@ -100,40 +118,22 @@ if hasattr(os, "register_at_fork"):  # Windows forks nothing
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
 
 
-@contextmanager
-def _evaluating(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[None]:
-    modes = [(module, module.training) for module in modules]
-    if any(training for _, training in modes):
-        model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            if module.training != training:
-                module.training = training
-
-
-@contextmanager
-def _uncached(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """A layer with `cached=True` would answer about any graph with the edges of the first."""
-    before = _cached(modules)
-    for module, name in before:
-        setattr(module, name, None)
-    try:
-        yield
-    finally:
-        for module, name in _cached(modules).keys() - before.keys():
-            delattr(module, name)
-        for (module, name), value in before.items():
-            setattr(module, name, value)
-
-
 def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
-    others = [module for module in modules if not type(module).__module__.startswith(UNCACHED)]
+    """What layers keep of a graph: one with `cached=True` would answer about any graph with the edges of the first."""
     return {
-        (module, name): value
-        for module in others
+        (module, name): values[name]
+        for module in modules
+        if not type(module).__module__.startswith(UNCACHED)
         for values in (vars(module), module._buffers)
-        for name, value in values.items()
-        if name.startswith(CACHED)
+        for name in values
+        if name[: len(CACHED)] == CACHED
     }
+
+
+def _fill(cached: dict[tuple[nn.Module, str], Any], now: dict[tuple[nn.Module, str], Any]) -> None:
+    """What layers keep `now` becomes what they cached then."""
+    for module, name in now.keys() - cached.keys():
+        delattr(module, name)
+    for (module, name), value in cached.items():
+        if (module, name) not in now or now[module, name] is not value:
+            setattr(module, name, value)

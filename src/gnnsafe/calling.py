@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from inspect import Parameter, Signature, signature
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from inspect import Parameter, Signature, ismethod, signature
+from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,22 +13,22 @@ from torch import Tensor, nn
 from gnnsafe.checks import check_tensor
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import Graph, stored
-from gnnsafe.modes import version
+from gnnsafe.prepared import PreparedGraph
 
 __all__ = [
     "PLAIN_CALL",
     "WRITTEN",
     "check_device",
+    "check_unwritten",
     "forward_signature",
     "passed",
     "single_tensor",
     "takes",
     "unnamed",
-    "unwritten",
-    "versions",
 ]
 
 EDGE_ATTRIBUTES = {"edge_weight", "edge_attr", "edge_type"}  # as PyG calls them
+OF_PYG = {*EDGE_ATTRIBUTES, "batch", "batch_size", "num_sampled_nodes_per_hop", "num_sampled_edges_per_hop"}
 ANY = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 PLAIN_CALL = "forward=lambda model, data: model(data.x, data.edge_index"
 WRITTEN = ("a forward that writes into it", "work on a copy in forward, such as x = x.clone()")
@@ -63,10 +63,14 @@ def _size(value: object) -> object:
 
 
 def unnamed(model: nn.Module, graph: Graph) -> list[str]:
-    """What the graph holds of its edges and nobody passes on, since the forward does not say by name what it takes."""
-    parameters = _parameters(model)
-    named = parameters and all(one.kind not in ANY for one in parameters)
-    return [] if named else sorted(EDGE_ATTRIBUTES & stored(graph).keys() - passed(model, graph).keys())
+    """What the graph holds of its edges and nobody passes on, though the forward may take it under another name.
+
+    It may if it takes anything, says nothing of what it takes, or has arguments left that the graph does not fill.
+    """
+    parameters, taken = _parameters(model), passed(model, graph)
+    left = {one.name for one in _further(model)} - taken.keys() - OF_PYG
+    named = parameters and not left and all(one.kind not in ANY for one in parameters)
+    return [] if named else sorted(EDGE_ATTRIBUTES & stored(graph).keys() - taken.keys())
 
 
 def _further(model: nn.Module) -> list[Parameter]:
@@ -89,9 +93,19 @@ def forward_signature(model: nn.Module) -> Signature:
     Raises:
         ValueError: For a model of TorchScript that does not say.
     """
-    own, inner = signature(model.forward), getattr(model, "module", None)
+    own, inner = _signature(model.forward), getattr(model, "module", None)
     hands_on = tuple(one.kind for one in own.parameters.values()) == ANY
     return forward_signature(inner) if hands_on and isinstance(inner, nn.Module) else own
+
+
+def _signature(function: Any) -> Signature:
+    return _of_a_class(function.__func__) if ismethod(function) else signature(function)
+
+
+@lru_cache
+def _of_a_class(function: Any) -> Signature:
+    """The signature of a class's function as its objects have it."""
+    return signature(MethodType(function, object()))
 
 
 def _told_to_methods_only(name: str) -> bool:
@@ -107,12 +121,10 @@ def takes(model: nn.Module, *arguments: object, **named: object) -> bool:
     return True
 
 
-def check_device(model: nn.Module, graph: Graph) -> None:
-    """The graph is where the model is, or part of it."""
-    here = graph.x.device
-    if next((one.device for one in model.parameters()), None) == here:
-        return
-    devices = {one.device for one in chain(model.parameters(), model.buffers())}
+def check_device(modules: Iterable[nn.Module], graph: Graph) -> None:
+    """The graph is where the model of these modules is, or part of it."""
+    here, held = graph.x.device, (values for one in modules for values in (one._parameters, one._buffers))
+    devices = {tensor.device for values in held for tensor in values.values() if tensor is not None}
     if devices and here not in devices:
         there = min(map(str, devices))
         remedy = f"call data.to('{there}'), or model.to('{here}')"
@@ -130,16 +142,8 @@ def single_tensor(call: str, given: object) -> Tensor:
     return check_tensor(call, given)
 
 
-@contextmanager
-def unwritten(graph: Graph) -> Iterator[None]:
-    """Says so where a forward writes into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
-    before = versions(graph)
-    yield
-    for name, count in versions(graph).items():
-        require(count == before[name], "model", f"leave data.{name} as it is", *WRITTEN)
-
-
-def versions(graph: Graph) -> dict[str, int | None]:
-    """How often each of the graph's tensors was written to, by name."""
-    read = {"x": graph.x, "edge_index": graph.edge_index, **stored(graph)}
-    return {name: version(value) for name, value in read.items() if isinstance(value, Tensor)}
+def check_unwritten(graph: PreparedGraph, before: Sequence[int]) -> None:
+    """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
+    for name, count, earlier in zip(graph.tensors, graph.versions(), before, strict=True):
+        if count != earlier:
+            require(False, "model", f"leave data.{name} as it is", *WRITTEN)

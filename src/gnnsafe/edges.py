@@ -21,7 +21,7 @@ __all__ = ["Edges", "Isolated", "Kept", "as_edges"]
 
 BY_TARGET = "by target"
 INCOMING = "incoming"
-OUT_DEGREES = "out-degrees"
+IN_DEGREES, OUT_DEGREES = "in-degrees", "out-degrees"
 FEW_PRODUCTS = 3  # with a vector, for which edges need not be sorted
 
 Isolated = Literal["keep", "decay"]
@@ -102,16 +102,18 @@ class Edges:
     @property
     def in_degrees(self) -> Tensor:
         """How many edges point to each node, as float64."""
-        return self.kept("in-degrees", lambda: self._degrees(self.index[1]).double())
+        return self.kept(IN_DEGREES, lambda: self._degrees(self.index[1]).double())
 
     @property
     def out_degrees(self) -> Tensor:
         """How many edges leave each node, as float64; in a part of a graph those that leave it in the whole."""
         return self.kept(OUT_DEGREES, lambda: self._degrees(self.index[0]).double())
 
-    def part_of(self, out_degrees: Callable[[], Tensor]) -> None:
-        """These are edges of a part of a graph: its nodes' out-degrees in the whole, once they are asked for."""
+    def part_of(self, out_degrees: Callable[[], Tensor], in_degrees: Callable[[], Tensor] | None = None) -> None:
+        """These are edges of a part of a graph: its nodes' degrees in the whole, once they are asked for."""
         self.kept(OUT_DEGREES, out_degrees)
+        if in_degrees is not None:
+            self.kept(IN_DEGREES, in_degrees)
 
     def mean(self, dtype: torch.dtype = torch.float32, isolated: Isolated = "keep") -> Matrix:
         """D⁻¹A: row i averages over the nodes that point to i, counting each edge as often as it is given.

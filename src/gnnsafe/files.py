@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import stat
@@ -13,6 +14,8 @@ from pathlib import Path
 from gnnsafe.errors import InputError
 
 __all__ = ["locked", "replacing", "writable"]
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -29,6 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, path)
+        log.info("wrote %s", path)
     except OSError as error:  # such as a full disk
         if error.errno is not None and error.filename is None:
             error.filename = str(path)

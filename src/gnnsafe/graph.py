@@ -42,6 +42,7 @@ __all__ = [
 
 
 PLAIN = (Tensor, torch.nn.Parameter)
+NAMES = (str, int, float, type(None))  # what JSON has
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
 
 
@@ -155,7 +156,11 @@ def kept_names(graph: Graph, name: str, count: int | None) -> tuple[Any, ...] | 
         return None
     require(isinstance(names, Sequence | np.ndarray) and not isinstance(names, str), name, "be a list of names", names)
     require(count in (None, len(names)), name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
-    return tuple(one.item() if hasattr(one, "item") else one for one in names)  # numpy's are not JSON's
+    plain = tuple(one.item() if hasattr(one, "item") else one for one in names)  # numpy's are not JSON's
+    odd = next((one for one in plain if not isinstance(one, NAMES)), "")
+    remedy = f"call data.{name} = [str(name) for name in data.{name}]"
+    require(isinstance(odd, str), name, "hold texts or numbers", type(odd).__name__, remedy)
+    return plain
 
 
 def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:

@@ -21,8 +21,8 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 class KnownNodes:
     """Some nodes of a graph, which is known again by its nodes' features, in whatever order nodes and edges come.
 
-    Edges may come and go. Where most nodes share their features with another, as where all have the same, the edges
-    must be the same too. All of it is kept on the CPU.
+    Nodes and edges may come and go. Where most nodes share their features with another, as where all have the same, no
+    node may, and the edges must be the same too. All of it is kept on the CPU.
     """
 
     nodes: Tensor
@@ -58,11 +58,19 @@ class KnownNodes:
     def within(self, other: KnownNodes) -> Tensor:
         """These nodes as a mask of the other's graph: none where that is another graph.
 
-        In another order nodes are known by their features: each that is like one of these counts as one of them.
+        In another order, or where some came or went, nodes are known by their features: each that is like one of these
+        counts as one of them.
         """
-        if not self.same_graph(other):
-            return torch.zeros_like(other.mask)
-        return self.mask if torch.equal(self.nodes, other.nodes) else torch.isin(other.nodes, self.nodes[self.mask])
+        if self.same_graph(other) and torch.equal(self.nodes, other.nodes):
+            return self.mask
+        known = self.same_graph(other) or self._overlaps(other)
+        return torch.isin(other.nodes, self.nodes[self.mask]) if known else torch.zeros_like(other.mask)
+
+    def _overlaps(self, other: KnownNodes) -> bool:
+        """Whether one has most nodes of the other, which are told from each other by their features."""
+        more, fewer = sorted((self.nodes, other.nodes), key=len, reverse=True)
+        distinct = torch.unique(fewer)
+        return len(more) > len(fewer) < 2 * len(distinct) < 4 * int(torch.isin(distinct, more).sum())
 
     def same_nodes(self, others: KnownNodes | None) -> bool:
         """Whether the others are these nodes of the same graph, in the same order."""

@@ -64,8 +64,10 @@ class NodeTypeGraph:
         self.__dict__["whole"] = whole
 
 
-def node_type_graph(data: Data, node_type: str, edge_types: Sequence[EdgeType] | None) -> NodeTypeGraph:
-    """The nodes of that type, and the edges of these types or of all that join such nodes."""
+def node_type_graph(data: Data, node_type: str, edge_types: Sequence[EdgeType] | None) -> Data:
+    """The nodes of that type, and the edges of these types or of all that join such nodes; such a graph as it is."""
+    if isinstance(getattr(data, "data", None), NodeTypeGraph):  # prepared
+        return data
     if not hasattr(data, "node_types") or not hasattr(data, "edge_types"):
         raise InputError(f"'data' must be a HeteroData where node_type is given (got {type(data).__name__})")
     require_known("node_type", node_type, data.node_types)

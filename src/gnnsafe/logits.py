@@ -42,6 +42,14 @@ def logits_outputs(logits: Tensor, edge_index: Tensor, *, method: Method) -> Out
     """Logits and edges as what a model gave, for a method that reads nothing else."""
     check_logits(logits)
     require(_post_hoc(method), "method", "read logits and edges alone", repr(method))
+    remedy = f"call edge_index.to('{logits.device}')"
+    require(
+        edge_index.device == logits.device,
+        "edge_index",
+        f"be on {logits.device}, as logits are",
+        edge_index.device,
+        remedy,
+    )
     edges = Edges(edge_index, len(logits), reused=False)
     return Outputs(logits, PreparedGraph(SimpleNamespace(x=logits[:, :0], edge_index=edge_index), edges))
 

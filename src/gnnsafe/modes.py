@@ -10,18 +10,25 @@ from torch import Tensor
 
 __all__ = ["version", "without_autocast", "without_modes"]
 
+NONE = nullcontext()  # of no mode, made once: most calls meet none
+
 
 def without_autocast(kind: str) -> AbstractContextManager[Any]:
     """No autocast on this kind of device."""
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else NONE
 
 
 def without_modes() -> AbstractContextManager[Any]:
     """Neither autocast on any device nor inference mode; a model's forward may still ask for them by itself."""
-    stack, accelerator = ExitStack(), torch.accelerator.current_accelerator()
-    for kind in {"cpu", accelerator.type if accelerator else "cpu"}:
-        stack.enter_context(without_autocast(kind))
-    if torch.is_inference_mode_enabled():
+    accelerator = torch.accelerator.current_accelerator()
+    kinds = ("cpu",) if accelerator is None else ("cpu", accelerator.type)
+    cast = [kind for kind in kinds if torch.is_autocast_enabled(kind)]
+    if not cast and not torch.is_inference_mode_enabled():
+        return NONE
+    stack = ExitStack()
+    for kind in cast:
+        stack.enter_context(torch.autocast(kind, enabled=False))
+    if torch.is_inference_mode_enabled():  # to leave it turns gradients on
         stack.enter_context(torch.inference_mode(False))
     return stack
 

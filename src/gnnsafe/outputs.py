@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.borrowed import borrowed, eager
-from gnnsafe.calling import check_device, forward_signature, passed, single_tensor, takes, unwritten
+from gnnsafe.borrowed import borrowed, eager, parts
+from gnnsafe.calling import check_device, check_unwritten, forward_signature, passed, single_tensor, takes
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
@@ -32,6 +32,7 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
+PLAIN = (int, float, str, type(None))
 PARTS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
 
 
@@ -81,22 +82,25 @@ class Classifier:
     @property
     def as_made(self) -> bool:
         """Whether it is a model of ours whose parts are those that it was made of, each with its own forward alone."""
-        parts = list(self.model.modules())
-        usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in parts)
-        hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts)
+        modules = parts(self.model)
+        usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in modules)
+        hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in modules)
         return self.takes_prepared and usual and not hooked
+
+    def numbers(self) -> dict[str, object]:
+        """The model's attributes that are numbers, texts or None, by name; a mode is none of them."""
+        return {
+            f"{path}.{name}": value
+            for path, part in self.model.named_modules(prefix="model")
+            for name, value in vars(part).copy().items()  # which a forward in another thread may add to
+            if isinstance(value, PLAIN) and name != "training"
+        }
 
     def settings(self) -> list[object]:
         """What the model's answers depend on beside its weights, so far as it can be compared: numbers and hooks."""
         parts = [vars(part) for part in self.model.modules()]
-        numbers = [
-            (name, value)
-            for part in parts
-            for name, value in part.items()
-            if isinstance(value, int | float | str | None) and name != "training"
-        ]
         hooks = [dict(part[name]) for part in parts for name in ("_forward_hooks", "_forward_pre_hooks")]
-        return [*numbers, *hooks, *(part.get("forward") for part in parts)]
+        return [self.numbers(), *hooks, *(part.get("forward") for part in parts)]
 
     def read(self, graph: Graph) -> Collection[str] | None:
         """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""
@@ -113,27 +117,28 @@ class Classifier:
             seen.append(embedding.clone() if own else embedding)  # what comes after may work in place
             return None if edit is None else edit(embedding)
 
-        place = self._place()
-        with borrowed(self.model, gradients=gradients), unwritten(graph):
+        with borrowed(self.model, gradients=gradients) as modules:
+            place, before = self._place(modules), graph.versions()
             hook = place.register_forward_hook(pass_by) if place is not None else None
             try:
-                logits = self._logits(graph)
+                logits = self._logits(graph, modules)
             finally:
                 if hook is not None:
                     hook.remove()
+            check_unwritten(graph, before)
         embeddings = self._embeddings(seen, len(logits))
         if not gradients:  # a model may hand on features that ask for one
             logits, embeddings = logits.detach(), None if embeddings is None else embeddings.detach()
         return Outputs(logits, graph, self.task, self, embeddings)
 
-    def _place(self) -> nn.Module | None:
+    def _place(self, modules: Sequence[nn.Module]) -> nn.Module | None:
         if self.embedding is not None:
             return self.model.get_submodule(self.embedding)
-        marks = [module for module in self.model.modules() if isinstance(module, Penultimate)]
+        marks = [module for module in modules if isinstance(module, Penultimate)]
         return marks[0] if len(marks) == 1 else None
 
-    def _logits(self, graph: PreparedGraph) -> Tensor:
-        logits = self._called(graph)
+    def _logits(self, graph: PreparedGraph, modules: Sequence[nn.Module]) -> Tensor:
+        logits = self._called(graph, modules)
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
         logits = full_precision(logits)
@@ -147,16 +152,16 @@ class Classifier:
             'a sigmoid head, one logit for yes or no, is task="multilabel"',
         )  # fmt: skip
         if self.task == "multiclass" and nodes > 1:  # two numbers may sum to 1 by chance
-            distribution = all(bool((part >= 0).all()) for part in (logits[0], logits)) and bool(
-                (logits.sum(dim=1) - 1).abs().max() < 1e-4
+            distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, as a rule
+                (logits >= 0).all() and (logits.sum(dim=1) - 1).abs().max() < 1e-4
             )
             require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
         return logits
 
-    def _called(self, graph: PreparedGraph) -> Tensor:
+    def _called(self, graph: PreparedGraph, modules: Sequence[nn.Module]) -> Tensor:
         if self.forward is not None:  # a copy, so that what a forward sets stays there
             return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph.data)))
-        check_device(self.model, graph)
+        check_device(modules, graph)
         if self.takes_prepared:
             return single_tensor("model(graph)", self.model(graph))
         extra = passed(self.model, graph)

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_features, check_tensor, full_precision
+from gnnsafe.devices import chosen_device
 from gnnsafe.edges import Edges, Kept
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import changed, moved, plain, stored
 from gnnsafe.modes import version
+from gnnsafe.once import once
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
 
 __all__ = ["Features", "PreparedGraph", "admitted", "check_graph", "prepare"]
@@ -79,6 +81,8 @@ class PreparedGraph:
 
     def with_labels(self, **values: Any) -> PreparedGraph:
         """The same with other labels and masks."""
+        read = ", ".join(sorted({"x", "edge_index"} & values.keys()))
+        require(not read, "with_labels", "be given what is neither features nor edges", read, "prepare it anew")
         return self.labelled_as(changed(self.data, **values))
 
     def labelled_as(self, data: Any) -> PreparedGraph:
@@ -88,8 +92,10 @@ class PreparedGraph:
 
     def with_features(self, x: Tensor) -> PreparedGraph:
         """The same with other features; what was made of its edges goes along."""
+        data = changed(self.data, x=x)
+        _check(data, None)
         require(len(x) == self.num_nodes, "x", f"have a row for each of {self.num_nodes} nodes", len(x))
-        return PreparedGraph(changed(self.data, x=check_features(x)), self.edges)
+        return PreparedGraph(data, self.edges)
 
     def read_as(self, features: Matrix) -> PreparedGraph:
         """The same for a model that reads X by products alone, which are those of this matrix."""
@@ -102,8 +108,8 @@ class PreparedGraph:
         """The same with every node alone; `attributes` are those of no edges. What was made of features goes along."""
         self.check_unwritten()
         none = self.edge_index[:, :0]
-        data = changed(self.data, **attributes, edge_index=none)
         edges = self.edges.kept("none", lambda: Edges(none, self.num_nodes, reused=self.edges.reused))
+        data = changed(self.data, **attributes, edge_index=edges.index)
         return PreparedGraph(data, edges, self._of_features, self.kept("without edges", Kept))
 
     def both_ways(self) -> PreparedGraph:
@@ -124,13 +130,28 @@ class PreparedGraph:
 
     def to(self, device: torch.device | str) -> PreparedGraph:
         """The same on another device: all its tensors are copied there, and what is made of them is made there."""
-        if torch.device(device) == self.device:
+        place = chosen_device(device)
+        if place == self.device:
             return self
-        data = moved(self.data, device)
+        data = moved(self.data, place)
         return PreparedGraph(data, Edges(data.edge_index, self.num_nodes, reused=self.edges.reused))
+
+    @once
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that it holds, by name; not those made in inference mode, whose writes torch does not count."""
+        held = {"x": self.x, "edge_index": self.edge_index, **self._held}
+        return {name: value for name, value in held.items() if isinstance(value, Tensor) and not value.is_inference()}
+
+    def versions(self) -> list[int]:
+        """How often torch saw each of them written to."""
+        return [tensor._version for tensor in self.tensors.values()]
 
     def to_dict(self) -> dict[str, Any]:
         """What the data holds, by name."""
+        return dict(self._held)
+
+    @once
+    def _held(self) -> dict[str, Any]:
         return stored(self.data)
 
     @property
@@ -155,6 +176,9 @@ class PreparedGraph:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise InputError(f"'{name}' must be set on the data, before it is prepared (got a prepared graph)")
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
 
     def __repr__(self) -> str:
         sizes = f"nodes={self.num_nodes}, features={self.x.shape[1]}, edges={self.edge_index.shape[1]}"
@@ -186,6 +210,9 @@ def admitted(data: Any, *, num_features: int | None = None, reused: bool = False
         _check(data, num_features)
         return _prepared(data, reused)
     data.check_unwritten()
+    held = stored(data.data)  # into which somebody's transform may have put others
+    same = held.get("x", data.x) is data.x and held.get("edge_index", data.edge_index) is data.edge_index
+    require(same, "data", "hold the features and edges that it was prepared with", "others", "prepare it anew")
     _check_width(data.x, num_features)
     return data
 

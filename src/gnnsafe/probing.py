@@ -35,8 +35,8 @@ def probed(classifier: Classifier, graph: PreparedGraph) -> Outputs:
         )
     if classifier.forward is None and (names := unnamed(classifier.model, graph)):
         _warn(
-            f"{name}'s forward does not name what it takes, and data.{', data.'.join(names)} is not passed on; if the "
-            f"model reads it, give {PLAIN_CALL}, data.{names[0]})"
+            f"{name}'s forward names no {', '.join(names)}, and what data holds of it is not passed on; if the model "
+            f"reads it, give {PLAIN_CALL}, data.{names[0]})"
         )
     if (difference := gap(outputs.logits, outputs.again().logits)) > 0:
         _warn(

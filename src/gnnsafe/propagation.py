@@ -45,13 +45,14 @@ class Propagation:
         """The scores after it: every method's are propagated here."""
         if self.steps == 0:
             return scores
+        check_scores(scores)
         if self.weighting == "similarity":
-            return self._mixed_alike(scores, as_edges(edge_index, len(scores)))
-        return propagate(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
+            return self._mixed_alike(scores, _edges_of(edge_index, scores))
+        return diffused(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
 
     def weights(self, edge_index: Tensor | Edges, node: int, scores: Tensor) -> Tensor:
         """How much each node's score counts in that node's propagated one, float64; `scores` are those before it."""
-        edges = as_edges(edge_index, len(scores))
+        edges = _edges_of(edge_index, scores)
         if self.weighting == "equal":
             matrix = edges.mean(torch.float64, self.isolated)
         else:
@@ -59,7 +60,6 @@ class Propagation:
         return _row(matrix, check_node(node, len(scores)), edges, self.steps, self.alpha)
 
     def _mixed_alike(self, scores: Tensor, edges: Edges) -> Tensor:
-        check_scores(scores)
         values = scores.detach().double()
         return saturated(mixed(values, alike(values, edges, self.isolated), self.steps, self.alpha), scores.dtype)
 
@@ -81,7 +81,7 @@ def alike(scores: Tensor, edge_index: Tensor | Edges, isolated: Isolated = "keep
     >>> alike(torch.tensor([1.0, 1.0 + math.log(3), 1.0]), three).csr.to_dense()[2]
     tensor([0.7500, 0.2500, 0.0000], dtype=torch.float64)
     """
-    edges, values = as_edges(edge_index, len(scores)), scores.detach().double()
+    edges, values = _edges_of(edge_index, scores), scores.detach().double()
     starts, sources, targets = edges.heard(isolated)
     likeness = 1 - (values.index_select(0, targets) - values.index_select(0, sources)).abs()
     highest = torch.full_like(values, -torch.inf).scatter_reduce(0, targets, likeness, "amax")
@@ -178,7 +178,7 @@ def diffused(
     A mean lies within the range of what it is made of, so where a sum or difference on the way left float32's, all of
     it is done again in double precision.
     """
-    edges = as_edges(edge_index, len(values))
+    edges = _edges_of(edge_index, values)
     constant = not (values.requires_grad and torch.is_grad_enabled())
     if values.dim() == 1 and constant and not edges.worth_a_matrix(steps):
         return _summed(values, edges, steps, alpha, isolated)
@@ -186,6 +186,14 @@ def diffused(
     if values.dtype == torch.float64 or math.isfinite(result.sum().item()):
         return result
     return saturated(diffused(values.double(), edges, steps=steps, alpha=alpha, isolated=isolated), values.dtype)
+
+
+def _edges_of(edge_index: Tensor | Edges, values: Tensor) -> Edges:
+    """The edges between the nodes that have these values, once both are known to be in one place."""
+    edges = as_edges(edge_index, len(values))
+    remedy = f"call edge_index.to('{values.device}')"
+    require(edges.device == values.device, "edge_index", f"be on {values.device}, as scores are", edges.device, remedy)
+    return edges
 
 
 def _summed(values: Tensor, edges: Edges, steps: int, alpha: float, isolated: Isolated) -> Tensor:

@@ -7,6 +7,7 @@ training pass of the next have the same weights, hence the same stem.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
@@ -63,8 +64,14 @@ def staged(model: nn.Module) -> Staged:
     somebody's code gave the model another forward, or hooks that a forward would call.
     """
     hooked = "forward" in vars(model) or model._forward_hooks or model._forward_pre_hooks or model._backward_hooks
-    if hooked or not all(hasattr(type(model), name) for name in STAGES):
-        return Whole(model)
-    forward, *stages = (next(cls for cls in type(model).__mro__ if name in vars(cls)) for name in ("forward", *STAGES))
-    beside = all(issubclass(stage, forward) for stage in stages)
-    return cast(Staged, model) if beside else Whole(model)
+    in_stages = not hooked and _in_stages(cast(Any, type(model)), getattr(type(model), "forward", None))
+    return cast(Staged, model) if in_stages else Whole(model)
+
+
+@lru_cache
+def _in_stages(kind: Any, _forward: object) -> bool:
+    """Whether this kind of model, as long as it has this forward, defines it beside its stages or above them."""
+    if not all(hasattr(kind, name) for name in STAGES):
+        return False
+    forward, *stages = (next(cls for cls in kind.__mro__ if name in vars(cls)) for name in ("forward", *STAGES))
+    return all(issubclass(stage, forward) for stage in stages)

@@ -20,21 +20,18 @@ import gnnsafe
 from gnnsafe import engines, models
 from gnnsafe.detector import Detector
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for Java: code that runs once is hardly worth compiling
 KINDS = ("directed", "isolated", "loops", "repeated", "text", "all")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on Spark is one worker's: to start Spark takes longer than most of these tests."""
-    for item in items:
-        if "spark" in item.nodeid and "engines" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark's own
-        conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+        conf = {
+            "spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2",
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
+        }  # fmt: skip
         with engines.Spark(master="local[2]", conf=conf) as engine:
             yield engine.session
 

@@ -1,4 +1,4 @@
-"""One plan, the same scores: memory, DuckDB and Spark, over methods, backbones and kinds of graphs."""
+"""One plan, the same scores: memory and DuckDB, over methods, backbones and kinds of graphs (Spark: test_spark.py)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,41 @@ from gnnsafe.methods import (
     GKDE,
     KNN,
     MSP,
+    CentredCosine,
+    DegreeBalance,
     DiffusedKNN,
     Energy,
     Entropy,
     GNNSafe,
+    InDegree,
     Mahalanobis,
     MaxLogit,
+    OutDegree,
+    OutOfPlace,
     Propagated,
+    TwoScale,
     ViM,
 )  # fmt: skip
 from gnnsafe.report.decisions import ENDS, bin_edges
 
 METHODS = [
+    TwoScale(),
     GNNSafe(), Energy(temperature=2.0), MSP(), MaxLogit(), Entropy(), GEN(), GKDE(), KNN(), Mahalanobis(), ViM(),
     DiffusedKNN(diffusion=2, steps=1), Propagated(Propagated(MSP(), steps=1), steps=3, alpha=0.3, isolated="decay"),
 ]  # fmt: skip
+PARTS = (CentredCosine(), Propagated(OutOfPlace("embedding"), steps=1), DegreeBalance(), InDegree(), OutDegree("low"))
+NEAR = TwoScale(  # with fewer steps: each of them is a job of Spark's
+    surroundings=(Propagated(Energy(), 2), Propagated(Mahalanobis(), 2), DiffusedKNN(3, steps=2, bank=1000))
+)
 BACKBONES = ("GraphSAGE", "SGC", "APPNP", "GIN", "MLP")
 
 pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
+
+
+@pytest.fixture
+def name() -> str:
+    """The engine of these tests; test_spark.py asks some of them of its own."""
+    return "duckdb"
 
 
 def check(found, summary, decided, *, names=None):
@@ -69,23 +86,30 @@ def test_duckdb_scores_as_memory_does(kind, method, opened, tmp_path):
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.parametrize("method", METHODS[-2:], ids=repr)
-def test_spark_scores_as_memory_does(method, opened, tmp_path):
+@pytest.mark.parametrize("method", PARTS, ids=repr)
+def test_parts_of_two_scale_by_themselves(method, opened, tmp_path):
     made, graph = detector(method), new_graph("all")
-    check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize("trouble", ["scattered", "region", "all"])
+def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
+    """Odd features here and there, of one class, or everywhere: other weights, the same decisions."""
+    made, graph = detector(TwoScale()), new_graph("all")
+    chosen = {"scattered": torch.arange(90) % 6 == 0, "region": graph.y == 0, "all": torch.ones(90, dtype=torch.bool)}
+    graph.x[chosen[trouble]] = -2.5 * graph.x[chosen[trouble]].flip(1)
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+    calm, seen = (made.method.for_graph(made.method.rows(made.outputs(one))) for one in (new_graph("all"), graph))
+    assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("undirected", [False, True])
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
-def test_every_backbone(name, undirected, backbone, opened, tmp_path):
-    if name == "spark" and (undirected != (backbone in ("GraphSAGE", "APPNP")) or backbone in ("MLP", "SGC")):
-        pytest.skip("each once on Spark, where a run takes seconds")
-    made, graph = detector(KNN(), backbone, undirected=undirected), new_graph("all")
-    check(*run(name, opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+def test_every_backbone(undirected, backbone, opened, tmp_path):
+    made, graph = detector(TwoScale(), backbone, undirected=undirected), new_graph("all")
+    check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 def test_false_discoveries_by_class_of_scaled_features_in_files(name, opened, tmp_path):
     """All of it at once: features scaled, calibration by class, Benjamini-Hochberg, named classes, parts in folders."""
     from tests.conftest import block_graph
@@ -128,23 +152,22 @@ def test_small_blocks_and_many_files_change_nothing(opened, tmp_path, monkeypatc
         check(*run("duckdb", opened, folder, made, graph), made.decide(graph, false_alarm=0.1))
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 def test_a_value_worked_out_by_hand(name, opened, tmp_path):
     """0 → 1 twice, 2 → 1, a loop at 1: energies −log 2, −log 4, −log 8; (2·e0 + e2 + e1) / 4 and e1, half each."""
     import pyarrow as pa
     from pyarrow import parquet
 
     from gnnsafe.calibration import Calibration
-    from gnnsafe.engines.plan import logits_steps
+    from gnnsafe.engines.plan import logits_plan
     from gnnsafe.engines.scoring import _carried_out
 
     e0, e1, e2 = (-float(np.log(size)) for size in (2, 4, 8))
     logits = pa.table({"id": [0, 1, 2], "a": np.log([1.0, 2.0, 4.0]), "b": np.log([1.0, 2.0, 4.0])})
     edges = pa.table({"source": [0, 0, 2, 1], "target": [1, 1, 1, 1]})
     calibration = Calibration(torch.tensor([-1.0, -2.0, -3.0]))
-    steps = logits_steps(GNNSafe(steps=1), calibration)
+    plan = logits_plan(GNNSafe(steps=1), calibration)
     with opened(name, tmp_path / "temp") as engine:
-        _carried_out(engine, steps, calibration, logits, edges, str(tmp_path / "out"), Asked(false_alarm=0.4), None, {})
+        _carried_out(engine, plan, calibration, logits, edges, str(tmp_path / "out"), Asked(false_alarm=0.4), None, {})
     found = parquet.read_table(tmp_path / "out").sort_by("id")
     heard = (2 * e0 + e2 + e1) / 4
     np.testing.assert_allclose(found["score"].to_numpy(), [e0, (heard + e1) / 2, e2], rtol=1e-6)
@@ -152,7 +175,6 @@ def test_a_value_worked_out_by_hand(name, opened, tmp_path):
     assert found["flag"].to_pylist() == [True, False, False]
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 def test_logits_of_anybodys_model(name, opened, tmp_path):
     import pyarrow as pa
 

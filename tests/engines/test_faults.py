@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.engines.conftest import detector, new_graph, tables, write
+from tests.engines.conftest import detector
 
 from gnnsafe import engines
 from gnnsafe.engines.workspace import PREFIX, published, workspace
@@ -93,49 +93,3 @@ def test_two_who_write_the_same_place_and_one_who_fails(tmp_path):
     with pytest.raises(RuntimeError):
         failing()
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
-
-
-CLUSTER = """
-import sys, threading, time, warnings
-warnings.simplefilter("ignore")
-import psutil, pyspark, os
-os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
-from gnnsafe import engines
-from gnnsafe.detector import load
-folder = sys.argv[1]
-killed = []
-
-def kill():
-    while not killed:  # one of the two workers' processes, once the second step is there
-        time.sleep(0.05)
-        steps = [name for _, names, _ in os.walk(folder) for name in names if name == "step2"]
-        for process in psutil.Process().children(recursive=True) if steps else ():
-            try:
-                if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                    process.kill()
-                    killed.append(process.pid)
-                    break
-            except psutil.Error:  # it ended by itself
-                pass
-
-conf = {"spark.sql.shuffle.partitions": "2", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
-with engines.Spark(master="local-cluster[2,1,1024]", conf=conf, temp=folder) as engine:
-    threading.Thread(target=kill, daemon=True).start()
-    nodes, edges = folder + "/graph/nodes", folder + "/graph/edges"
-    engines.score(engine, load(folder + "/detector"), nodes, edges, out=folder + "/out")
-print("killed", len(killed))
-"""
-
-
-def test_a_killed_worker_does_not_lose_the_job(tmp_path):
-    graph, made = new_graph("all"), detector(GNNSafe(steps=3))
-    made.save(tmp_path / "detector")
-    write(graph, tmp_path / "graph")
-    result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CLUSTER, str(tmp_path)], env=ENVIRONMENT, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert result.stdout.endswith("killed 1\n"), result.stderr[-2000:]
-    found = {row["id"]: row["score"] for row in parquet.read_table(tmp_path / "out").to_pylist()}
-    scores = made.score(graph).tolist()
-    np.testing.assert_allclose([found[node] for node in tables(graph).nodes["id"].to_pylist()], scores, rtol=1e-5)

@@ -16,6 +16,7 @@ from tests.engines.conftest import detector, new_graph, tables, write
 from gnnsafe import engines
 from gnnsafe.cli import main
 from gnnsafe.errors import InputError
+from gnnsafe.methods import ODIN, Energy, Propagated, TwoScale
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +47,7 @@ BAD = {
     "unknown ends": (change("edges", "source", lambda v: [999, *v[1:]]), "must be the id of a node (got 999, one of 1"),
     "all unknown": (change("edges", "source", lambda v: [n + 10**6 for n in v]), "must be the id of a node"),
     "other types": (change("edges", "source", lambda v: [n + 0.5 for n in v]), "must be the id of a node"),
-    "no type of an id": (change("nodes", "id", lambda v: [[n] for n in v]), "must be numbers, text or dates"),
+    "no type of an id": (change("nodes", "id", lambda v: [[n] for n in v]), "must be numbers, text, dates or bytes"),
     "null id": (change("nodes", "id", lambda v: [None, *v[1:]]), "must have an id for every node (got 1 without)"),
     "twice": (change("nodes", "id", lambda v: [v[1], *v[1:]]), "must have each id once (got 10 2 times)"),
     "null feature": (change("nodes", "f2", lambda v: [*v[:-1], None]), "must be a finite number (got nothing"),
@@ -83,16 +84,6 @@ def test_bad_tables_are_refused_in_one_line(case, saved, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
 
 
-@pytest.mark.parametrize("case", ["null feature", "unknown ends"])
-def test_spark_refuses_them_in_the_same_words(case, opened, tmp_path):
-    given, (damage, words) = tables(new_graph("directed")), BAD[case]
-    damage(given)
-    with opened("spark", tmp_path) as engine, pytest.raises(InputError) as caught:
-        engines.score(engine, detector("gnnsafe"), given.nodes, given.edges, out=tmp_path / "out")
-    assert words in str(caught.value)
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_unknown_edges_may_be_left_out(opened, tmp_path):
     graph, made = new_graph("directed"), detector("gnnsafe")
     given = tables(graph)
@@ -105,12 +96,27 @@ def test_unknown_edges_may_be_left_out(opened, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [("two-scale", "TwoScale"), ("grasp", "GRASP"), ("odin", "ODIN"), ("degree", "Degree")]
+    ("method", "name"), [("gebm", "GEBM"), ("grasp", "GRASP"), ("odin", "ODIN"), ("degree", "Degree")]
 )
 def test_methods_that_cannot_run_there_are_refused_by_name(method, name, opened, tmp_path):
     made = detector(method)
     words = rf"'method' must be one that runs in an engine .*\(got {name}.*--method"
     with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match=words):
+        engines.score(engine, made, "nowhere", "nowhere", out=tmp_path / "out")
+
+
+def test_what_weighs_neighbours_by_their_scores_is_refused(opened, tmp_path):
+    made = detector(Propagated(Energy(), steps=2, weighting="similarity"))
+    with (
+        opened("duckdb", tmp_path / "temp") as engine,
+        pytest.raises(InputError, match="must weigh neighbours equally"),
+    ):
+        engines.score(engine, made, "nowhere", "nowhere", out=tmp_path / "out")
+
+
+def test_a_part_that_cannot_run_there_is_refused_by_its_name(opened, tmp_path):
+    made = detector(TwoScale(unknown=(Energy(), ODIN())))
+    with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match=r"\(got ODIN"):
         engines.score(engine, made, "nowhere", "nowhere", out=tmp_path / "out")
 
 
@@ -164,20 +170,26 @@ def test_no_java_and_a_dead_master(saved, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+FULL = """
+import resource, sys
+from gnnsafe.cli import main
+
+for limit in (100, 1200, 2000, 4000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    print(main(sys.argv[1:]))
+"""
+
+
 def test_a_full_disk(saved, tmp_path):
-    """A file may not grow beyond 2 kB: the system refuses as a full disk does."""
+    """A file may not grow beyond some size: the system refuses as a full disk does, wherever the run then is."""
     write(new_graph("directed"), tmp_path / "graph")
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
-        "from gnnsafe.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
     command = ["score", saved, tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out"]
     result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *map(str, command)], capture_output=True, text=True,
+        [sys.executable, "-W", "ignore", "-c", FULL, *map(str, command)], capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}, check=False,
     )  # fmt: skip
-    assert result.returncode == 2, result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert result.stdout.split() == ["2"] * 4, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 4, result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
 
 

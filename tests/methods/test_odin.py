@@ -40,6 +40,17 @@ def test_by_hand():
     assert score.item() == pytest.approx(-1 / (1 + math.exp(-(1.1 + 0.2) / 2)))
 
 
+def test_by_hand_where_all_features_have_one_slope():
+    # z = (s, 2s) with s = Σ x = 1: class 2 is predicted, so both features go up by ε: s' = 1.2, T = 2
+    class OfTheSum(nn.Module):
+        def forward(self, x, edge_index):
+            return x.sum() * torch.tensor([[1.0, 2.0]])  # whose gradient torch gives as one number, expanded
+
+    x = torch.tensor([[1.0, 0.0]])
+    score = fitted(ODIN(temperature=2.0, epsilon=0.1), x, model=OfTheSum()).score(outputs(x, OfTheSum()))
+    assert score.item() == pytest.approx(-1 / (1 + math.exp(-1.2 / 2)))
+
+
 def test_without_a_step_at_temperature_one_it_is_msp():
     x = torch.randn(9, 2)
     torch.testing.assert_close(fitted(ODIN(temperature=1.0, epsilon=0.0), x).score(outputs(x)), MSP().score(outputs(x)))

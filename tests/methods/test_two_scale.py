@@ -23,6 +23,7 @@ from gnnsafe.calibration import conformal_p_values
 from gnnsafe.errors import CalibrationWarning, InputError
 from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
 from gnnsafe.methods.evidence import Compared, continued_rarity, degree_bounds, rarity
+from gnnsafe.methods.spread import spread_of
 from gnnsafe.methods.weighing import Weights, added, excess, none_left, usual_shares
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
@@ -188,7 +189,8 @@ def test_what_trouble_has_added_by_hand():
         return Weights(torch.ones(1), *(torch.tensor(value).double() for value in (regions, unlike, unknown)))
 
     def shift(weights: Weights, values: torch.Tensor) -> float:
-        return float(added(weights, none_left(weights, values, known), values, known))
+        spread = spread_of(values)
+        return float(added(weights, none_left(weights, spread, known), spread, known))
 
     known, values = torch.arange(101.0).double(), 2 * torch.arange(101.0).double()  # 25 of 101 values are below 50
     assert shift(found(0.0, 0.0, 0.0), values) == 50  # the medians are 100 and 50
@@ -298,10 +300,10 @@ def test_the_score_is_its_evidence_put_together(detector, blocks):
     means = method.known_.nanmean(dim=0)
     centred = [(rows - means).nan_to_num(0.0) for rows in (evidence, method.known_)]
     z, known = (rows @ found.each for rows in centred)
-    left = none_left(found, z, known)
+    left = none_left(found, spread_of(z), known)
     deciding = found.each * torch.tensor([1.0] * 6 + [float(left)] * 3)  # surroundings are the last three
     own, known_own = (rows @ deciding for rows in centred)
-    shift = added(found, left, own, known_own)
+    shift = added(found, left, spread_of(own), known_own)
     torch.testing.assert_close(scored.compared, continued_rarity(own - shift, known_own).float())
     torch.testing.assert_close(scored.scores, (continued_rarity(z, known) + 4 * found.openness).float())
     assert 0.8 < float(method.known_.nanmean()) < 1.05  # 1 on average, less what n nodes leave out

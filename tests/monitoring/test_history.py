@@ -18,6 +18,7 @@ import torch
 
 import gnnsafe
 from gnnsafe.errors import HistoryError, InputError
+from gnnsafe.models import GCN
 from gnnsafe.monitoring import Alarm, History, Judgement, detector_digest, observe
 from gnnsafe.monitoring.entry import Observation
 
@@ -58,6 +59,16 @@ def test_the_state_is_the_one_of_an_alarm_that_saw_all_runs(detector, graphs, pl
         alarm = alarm.after(observed.scores(np.arange(30)))
     assert kept.to_dict() == alarm.to_dict()
     assert judged.log_value == alarm.log_value
+
+
+def test_one_that_taught_never_counts_where_edges_alone_tell_and_are_read_both_ways(known_graph):
+    """All features are alike, so that a graph is known again by its edges, as the detector reads them."""
+    alike = known_graph.clone()
+    alike.x, alike.edge_index = torch.ones(600, 8), alike.edge_index[:, ::3]
+    detector = gnnsafe.Detector(GCN(8, 8, 3), "degree", undirected=True).fit(alike).calibrate(alike)
+    assert torch.equal(torch.from_numpy(observe(detector, alike).candidates), alike.test_mask.nonzero().flatten())
+    with pytest.raises(InputError, match="'mask' must be a boolean tensor"):
+        observe(detector, alike, mask=torch.arange(10))
 
 
 def test_a_node_that_another_writer_counted_does_not_count_again(detector, graphs, place):

@@ -7,7 +7,7 @@ import torch
 
 from gnnsafe import cli
 from gnnsafe.datasets import DATASETS
-from gnnsafe.report.catalogue import edge_counts, graph_lines
+from gnnsafe.report.catalogue import edge_counts, edge_figures, graph_figures, graph_lines
 
 
 def test_the_list_of_data_sets(data_root, capsys):
@@ -46,15 +46,17 @@ def test_a_graph_of_ones_own(graph, capsys):
 def test_edges_are_counted_as_what_they_are(directed):
     """Worked out by hand: 0→1 twice, 1→2, 2→0, 3→2, 2→2 twice; then both directions of all, loops standing once."""
     edges = directed.edge_index
-    assert edge_counts(edges, 5) == "7 directed edges, 2 self-loops, 2 repeated"
+    assert edge_counts(edge_figures(edges, 5)) == "7 directed edges, 2 self-loops, 2 repeated"
     both = torch.cat([edges, edges[:, :5].flip(0)], dim=1)  # 0–1 twice, 1–2, 0–2, 2–3, 2–2 twice
-    assert edge_counts(both, 5) == "7 undirected edges (12 entries of edge_index), 2 self-loops, 2 repeated"
-    assert edge_counts(edges[:, :0], 5) == "0 directed edges"
+    found = edge_figures(both, 5)
+    assert found == {"edges": 7, "undirected": True, "entries": 12, "self_loops": 2, "repeated": 2}
+    assert edge_counts(found) == "7 undirected edges (12 entries of edge_index), 2 self-loops, 2 repeated"
+    assert edge_counts(edge_figures(edges[:, :0], 5)) == "0 directed edges"
 
 
 def test_edges_of_cora(data_root):
     data, _ = DATASETS["cora"].graph(data_root, 0)
-    assert graph_lines(data)[1] == "5,278 undirected edges (10,556 entries of edge_index)"
+    assert graph_lines(graph_figures(data))[1] == "5,278 undirected edges (10,556 entries of edge_index)"
 
 
 def test_a_graph_that_breaks_a_rule(graph, capsys):

@@ -4,7 +4,8 @@ import io
 
 from rich.console import Console
 
-from gnnsafe.report.grid import Entry, Grid, html_grid, latex_grid, latex_text, markdown_grid, terminal_grid
+from gnnsafe.report.document import Document, Section, as_html
+from gnnsafe.report.grid import Entry, Grid, latex_grid, latex_text, markdown_grid, terminal_grid
 
 GRID = Grid(
     "Cora & co",
@@ -60,7 +61,7 @@ def test_latex():
 
 
 def test_html():
-    page = html_grid(GRID)
+    page = as_html(Document("", [], [Section("", grids=[GRID])]))
     assert "<caption>Cora &amp; co</caption>" in page
     assert '<td class="left">MSP_|<sup>12</sup></td><td class="best">1.0±0.1▲</td>' in page
     assert '<tr class=first><td class="left">&lt;x&gt;</td><td class="quiet">–</td></tr>' in page

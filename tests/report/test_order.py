@@ -13,7 +13,7 @@ from scipy.stats import chi2, rankdata
 from gnnsafe.bench.recipes import recipes
 from gnnsafe.methods import METHODS
 from gnnsafe.report.document import print_section
-from gnnsafe.report.methods import methods_table
+from gnnsafe.report.methods import method_figures, methods_table
 from gnnsafe.report.order import order_lines, order_section
 from gnnsafe.report.places import order
 from gnnsafe.report.ranks import ranking
@@ -184,7 +184,7 @@ def test_two_methods_or_one_setting_have_no_test(record):
 
 
 def test_methods_and_objectives():
-    lines = text(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")), 300)
+    lines = text(methods_table(method_figures(METHODS, OBJECTIVES, recipes("cora", "structure"))), 300)
     assert lines[0].split()[:3] == ["name", "kind", "needs"]
     tables = [*METHODS, *OBJECTIVES]
     assert [line.split()[0] for line in lines[1:] if line][: len(tables)] == tables
@@ -196,6 +196,6 @@ def test_methods_and_objectives():
     assert next(line for line in lines if line.startswith("outlier-exposure")).split()[1:3] == ["objective", "exposure"]
     msp = next(line for line in lines if line.startswith("msp"))
     assert msp.split(maxsplit=3)[1:] == ["post-hoc", "–", METHODS["msp"].__doc__.splitlines()[0]]
-    narrow = text(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")), 80)
+    narrow = text(methods_table(method_figures(METHODS, OBJECTIVES, recipes("cora", "structure"))), 80)
     assert max(map(cell_len, narrow)) <= 80
     assert not any("…" in line for line in narrow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import multiprocessing
 import os
 import signal
@@ -20,6 +21,8 @@ import torch
 from gnnsafe.errors import WorkerError
 
 __all__ = ["ENDED", "each", "free_memory", "keep_freed_memory", "usual_jobs"]
+
+log = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -56,6 +59,7 @@ def each(
     """
     work = partial(_on_one_thread, function)
     jobs = usual_jobs(len(items), memory) if jobs is None else min(jobs, len(items))
+    log.info("%d items of work by %d processes", len(items), max(jobs, 1))
     if jobs <= 1:
         keep_freed_memory()
         yield from map(work, items)

@@ -65,7 +65,7 @@ class Calibration:
 
         Args:
             scores: One per node.
-            classes: The nodes' predicted classes, where calibration is by class.
+            classes: The nodes' predicted classes, which are read where calibration is by class.
             seed: Breaks ties at random, see `conformal_p_values`.
             tail: "extrapolated" extends p-values beyond all calibration nodes, see `extrapolated_p_values`.
         """

@@ -1,76 +1,83 @@
 """The command line: thin. One line and exit code 2 for a user's mistake, never a traceback.
 
-A command is a module with `configure(parser)`, imported only when it is asked for: `gnnsafe --help` needs no torch.
+A command is a module with `configure(parser)`, imported only when it is asked for: `gnnsafe --help` needs no torch. It
+sets `command`, a function of the arguments that gives an `Answer`, which is shown here: in words, or as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from gnnsafe import __version__
+from gnnsafe.cli.parsing import COMMANDS, command_module, command_parser, whole_parser
 from gnnsafe.display import FALLBACK, shown
 from gnnsafe.errors import GnnsafeError, GnnsafeWarning
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "command_module", "command_parser", "main"]
 
-COMMANDS = {
-    "demo": "OOD detection on real Cora under three shifts, beside the paper's figures",
-    "datasets": "list the data sets, their shifts, and whether they are at hand; or check a graph of your own",
-    "methods": "list the methods and the training objectives: kind, what they need, formula and reference",
-    "train": "a calibrated detector from a graph of your own: gnnsafe train graph/ --out detector/",
-    "score": "decisions about every node of a graph: gnnsafe score detector/ graph/ --out scores.parquet",
-    "score-logits": "the same of logits that any model gave: gnnsafe score-logits logits/ edges/ --detector detector/",
-    "refit": "another method on a trained detector: gnnsafe refit detector/ graph/ --method knn --out other/",
-    "explain": "why a node has its score: gnnsafe explain detector/ graph/ --node ID",
-    "diagnose": "which score suits which trouble on your graph: gnnsafe diagnose detector/ graph/",
-    "check": "whether stated false-alarm rates hold on a graph: gnnsafe check detector/ graph/",
-    "monitor": "an alarm for drift over many graphs: gnnsafe monitor detector/ graph/ --history history.db",
-    "inspect": "what is in the folder of a detector: gnnsafe inspect detector/",
-    "serve": "detectors over HTTP, with a page: gnnsafe serve detector/ --graph graph/",
-    "bench": "every method on every data set and shift over several seeds, resumable; then their order",
-    "leaderboard": "a page of all figures, each with its record; 'leaderboard check' for records that are to join",
-    "report": "the paper's tables and figures, ranks and curves from the records of 'gnnsafe bench'",
-}
-"""What each command does, in a line; it is the module of that name, with _ for -."""
+MISTAKE, DEFECT, INTERRUPTED, UNREAD = 2, 70, 130, 141
+"""Exit codes beside 0, 1 (the answer is no) and 3 (alarm); docs/files.md has them all."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 2 for a user's mistake, 130 where it was interrupted."""
+    """Run a command; returns the exit code."""
     _prepare_output()
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except BrokenPipeError:  # whoever reads has seen enough, as 'head' has
-        return 1
+        return UNREAD
     except (GnnsafeError, OSError) as error:
-        print(f"gnnsafe: {shown(error)}", file=sys.stderr)
-        return 2
+        return _complain(error)
     except UnicodeEncodeError as error:  # of a path, in a library
-        print(
-            f"gnnsafe: a path must be UTF-8 (got '{shown(error.object)}'); rename the file or folder", file=sys.stderr
-        )
-        return 2
-    except KeyboardInterrupt:
-        print("gnnsafe: interrupted; no file is half-written", file=sys.stderr)
-        return 130
+        return _complain(f"a path must be UTF-8 (got '{shown(error.object)}'); rename the file or folder")
+    except KeyboardInterrupt as stop:
+        print(f"gnnsafe: interrupted; {shown(str(stop) or 'no file is half-written')}", file=sys.stderr)
+        return INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        print(f"gnnsafe: a defect of gnnsafe {__version__}: please report it with the lines above", file=sys.stderr)
+        return DEFECT
     finally:
         _finish_output()
+
+
+def _complain(message: object) -> int:
+    print(f"gnnsafe: {shown(message)}", file=sys.stderr)
+    return MISTAKE
 
 
 def _run(argv: Sequence[str]) -> int:
     try:
         with _warnings_on_one_line():
-            arguments = _parsed(argv)
-            return int(arguments.command(arguments) or 0)
+            asked_for = [word for word in argv if not word.startswith("-")][:1]
+            arguments = whole_parser(asked_for).parse_args(argv)
+            with _telling(quiet=arguments.quiet, verbose=arguments.verbose) as log:
+                return _answered(arguments, log)
     finally:
         sys.stdout.flush()  # what cannot be printed is said
+
+
+def _answered(arguments: argparse.Namespace, log: logging.Logger) -> int:
+    try:
+        answer = arguments.command(arguments)
+    except Exception:
+        log.debug("where the error comes from", exc_info=True)
+        raise
+    if answer is None:
+        return 0
+    if getattr(arguments, "json", False):
+        print(answer.as_json())
+    elif not arguments.quiet:
+        answer.show()
+    return int(answer.code)
 
 
 def _prepare_output() -> None:
@@ -107,30 +114,31 @@ def _warnings_on_one_line() -> Iterator[None]:
         yield
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, with its complaints on one line."""
+class _Lines(logging.Formatter):
+    """Notes of a command as they are, its warnings as ours, and of the library's steps who says so and when."""
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {shown(message)}; see {self.prog} --help\n")
-
-
-def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(
-        prog="gnnsafe",
-        description="Which nodes of a graph lie outside what its classifier was trained on.",
-        epilog="Scores are one per node, higher = more out-of-distribution. Start with: gnnsafe demo; with a graph of "
-        "your own: gnnsafe train --help",
-    )
-    parser.add_argument("--version", action="version", version=f"gnnsafe {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    asked_for = next((word for word in argv if not word.startswith("-")), None)
-    for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text)
-        if name == asked_for:
-            command_module(name).configure(command)
-    return parser.parse_args(argv)
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging names it
+        """Its line."""
+        text = shown(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            return f"gnnsafe: {text}"
+        return text if record.name == "gnnsafe.cli" else f"{record.relativeCreated / 1000:8.2f} s {record.name}: {text}"
 
 
-def command_module(name: str) -> ModuleType:
-    """The module of a command, imported when it is first asked for; its `configure` describes the command."""
-    return import_module(f"gnnsafe.cli.{name.replace('-', '_')}")
+@contextmanager
+def _telling(*, quiet: bool, verbose: bool) -> Iterator[logging.Logger]:
+    """What is logged goes to standard error: of the command itself, with `verbose` of the library, too."""
+    loggers = {name: logging.getLogger(name) for name in ("gnnsafe", "gnnsafe.cli", "gnnsafe.progress")}
+    before = {name: logger.level for name, logger in loggers.items()}
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    loggers["gnnsafe"].addHandler(handler)
+    loggers["gnnsafe"].setLevel(logging.DEBUG if verbose else logging.WARNING)
+    loggers["gnnsafe.cli"].setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
+    loggers["gnnsafe.progress"].setLevel(logging.ERROR if quiet else logging.NOTSET)
+    try:
+        yield loggers["gnnsafe.cli"]
+    finally:
+        loggers["gnnsafe"].removeHandler(handler)
+        for name, logger in loggers.items():
+            logger.setLevel(before[name])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
@@ -15,14 +14,15 @@ from gnnsafe.bench.figures import FIGURES, figure_cells
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy
 from gnnsafe.bench.study import Task, carry_out, chains, code_version, given_up, memory_needed, tasks
-from gnnsafe.cli.options import add_device_option, names, path, place, positive, progress_bar
-from gnnsafe.cli.report import FOLDER, print_sections, selected
+from gnnsafe.cli.options import add_device_option, names, path, place, positive
+from gnnsafe.cli.output import Answer, log, progress_bar
+from gnnsafe.cli.parsing import examples
+from gnnsafe.cli.report import FOLDER, printed, selected
 from gnnsafe.devices import chosen_device
-from gnnsafe.display import shown
 from gnnsafe.errors import InputError
 from gnnsafe.report.audit import audit_section
 from gnnsafe.report.plotting import altair
-from gnnsafe.report.results import order_sections, write_figure
+from gnnsafe.report.results import order_figures, order_sections, write_figure
 
 __all__ = ["configure"]
 
@@ -33,10 +33,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Runs data sets × shifts × backbones × seeds over all cores: in each of these cells every "
         "objective is trained once and scored by every method that reads it, alone and propagated (K=2). Records go "
         "to a folder cell by cell; interrupted or killed, the same command goes on where it was. Prints the order of "
-        "methods by mean AUROC, a table per protocol. NAMES are separated by commas: --datasets cora,twitch --methods "
-        "gnnsafe,energy-ft"
+        "methods by mean AUROC, a table per protocol. NAMES are separated by commas."
     )
-    parser.epilog = (
+    parser.epilog = examples(
+        "gnnsafe bench --datasets cora,twitch --methods gnnsafe,energy-ft --seeds 3",
+        "gnnsafe bench --plan plan.toml --jobs 4 --out results/",
+        "gnnsafe bench --figure 2",
+    ) + (
+        "Exit code: 0, or 1 where a run failed; the same command tries it again. "
         "Protocol 'paper' is as the published runs: their margins, and scores of isolated nodes decay. "
         "'rigorous' has one pair of margins for all shifts and keeps those scores; under structure and feature shift "
         "only ID test nodes are told from what became of them, and 'rewire' is a second structure shift; a seed draws "
@@ -98,15 +102,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_bench)
 
 
-def _bench(arguments: argparse.Namespace) -> int:
+def _bench(arguments: argparse.Namespace) -> Answer:
     try:
         return _run(arguments)
-    except KeyboardInterrupt:
-        _tell(f"interrupted; what is finished is kept in {arguments.out}; the same command goes on from there")
-        return 130
+    except KeyboardInterrupt as stop:
+        kept = f"what is finished is kept in {arguments.out}"
+        raise KeyboardInterrupt(f"{stop or kept}; the same command goes on from there") from stop
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> Answer:
     folder: Path = arguments.out
     steps: tuple[search.Step, ...] = ()
     if arguments.figure is not None:
@@ -114,28 +118,27 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         plan = _plan(arguments)
         for dataset in plan.without_shifts():
-            _tell(f"{dataset} is left out, it has none of the shifts {', '.join(plan.shifts)}")
+            log.warning("%s is left out, it has none of the shifts %s", dataset, ", ".join(plan.shifts))
         cells, steps = plan.cells(), search.steps_of(plan)
     settings = {"version": code_version(__version__), "device": str(chosen_device(arguments.device))}
     work = tasks(cells, root=arguments.data, folder=store.opened(folder), **settings)
     for step in steps:
         trials, kept = search.trials(work, step), store.opened(folder / search.FOLDER)
-        if trials and not _carried_out(trials, kept, arguments.jobs, "trial", f" of {step.name}"):
-            return 130
+        if trials:
+            _carry_out(trials, kept, arguments.jobs, "trial", f" of {step.name}")
         work = search.settled(work, step, store.read(kept)[0])
         if failed := len(_left(trials, kept)):
-            _tell(f"{failed} trials failed, and their values are not chosen")
-    if not _carried_out(work, folder, arguments.jobs, "cell"):
-        return 130
+            log.warning("%d trials failed, and their values are not chosen", failed)
+    _carry_out(work, folder, arguments.jobs, "cell")
     records, code = selected(folder, {run.key for task in work for run in task.runs()})
-    if records and arguments.figure is not None:
-        for path in write_figure(arguments.figure, records, folder):
-            print(f"Figure: {shown(path)}")
-    elif records:
-        audit = audit_section(records) if any(task.cell.selection == "test" for task in work) else None
-        print_sections(order_sections(records) if audit is None else [audit])
-        print(f"Tables and charts: gnnsafe report {shown(folder)}")
-    return code
+    figures = {"records": folder.absolute(), "order": order_figures(records)}
+    if not records:
+        return Answer([], figures, code=code)
+    if arguments.figure is not None:
+        return Answer([], figures, [("Figure", path) for path in write_figure(arguments.figure, records, folder)], code)
+    audit = audit_section(records) if any(task.cell.selection == "test" for task in work) else None
+    sections = order_sections(records) if audit is None else [audit]
+    return Answer([*printed(sections), f"Tables and charts: gnnsafe report {folder}"], figures, code=code)
 
 
 def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe]]]:
@@ -147,23 +150,21 @@ def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe
     return figure_cells(arguments.figure, seeds, arguments.epochs or 200, arguments.data)
 
 
-def _carried_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str, purpose: str = "") -> bool:
-    """Carry out what is not kept in the folder yet; whether it came to an end."""
+def _carry_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str, purpose: str = "") -> None:
+    """Carry out what is not kept in the folder yet."""
     left = _left(work, folder)
     kept, names = len(work) - len(left), f"{noun}s{purpose}"
     count = f"1 {noun}{purpose}" if len(work) == 1 else f"{len(work)} {names}"
-    print(f"{count}, {kept} of them finished before; records are kept in {shown(folder)}", file=sys.stderr)
+    log.info("%s, %d of them finished before; records are kept in %s", count, kept, folder)
     try:
         with progress_bar() as progress:
             bar = progress.add_task(names.capitalize(), total=len(work), completed=kept)
             needed = memory_needed(left)
             for done in each(carry_out, chains(left), jobs=jobs, lost=given_up, memory=needed):
                 progress.advance(bar, done)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         kept = len(work) - len(_left(work, folder))
-        _tell(f"interrupted; {kept} of {len(work)} {names} are kept in {folder}; the same command goes on from there")
-        return False
-    return True
+        raise KeyboardInterrupt(f"{kept} of {len(work)} {names} are kept in {folder}") from stop
 
 
 def _left(work: Sequence[Task], folder: Path) -> list[Task]:
@@ -176,7 +177,3 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     options = ("datasets", "shifts", "methods", "backbones", "seeds", "protocol", "epochs", "search", "selection")
     settings |= {name: value for name in options if (value := getattr(arguments, name)) is not None}
     return Plan(**{"datasets": datasets_at_hand(arguments.data), **settings})
-
-
-def _tell(line: str) -> None:
-    print(f"gnnsafe: {shown(line)}", file=sys.stderr)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place, progress_bar, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place
+from gnnsafe.cli.output import Answer, progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import load
 from gnnsafe.fitting.known_graph import held_out_nodes
 
@@ -20,19 +21,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "the column 'split' calls test, or all labelled nodes; never one that trained or calibrated the detector, nor "
         "one of a class that training never saw."
     )
-    parser.epilog = (
-        "Example: gnnsafe check detector/ graph/. On the graph that the detector was trained on rates should hold; a "
+    parser.epilog = examples("gnnsafe check detector/ graph/") + (
+        "On the graph that the detector was trained on rates should hold; a "
         "later one shows whether ID nodes are still like those that calibrated it: if not, calibrate anew. Exit code: "
         "0 where all rates hold, 1 where one is exceeded by more than chance allows, 2 for a mistake."
     )
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
     add_graph_options(parser)
     parser.set_defaults(command=_check)
 
 
-def _check(arguments: argparse.Namespace) -> int:
+def _check(arguments: argparse.Namespace) -> Answer:
     detector = load(arguments.detector)
     detector.calibrated()
     with progress_bar() as progress:
@@ -41,9 +41,5 @@ def _check(arguments: argparse.Namespace) -> int:
         data, nodes = held_out_nodes(detector, data)
         progress.update(task, description="Scoring", completed=1)
         check = detector.check_calibration(data, nodes)
-    if arguments.json:
-        print(json.dumps(check.to_dict(), indent=1))
-    else:
-        verdict = "all rates hold" if check.holds else "false alarms are more frequent than stated"
-        terminal().print(str(check), verdict, sep="\n", soft_wrap=True)
-    return 0 if check.holds else 1
+    verdict = "all rates hold" if check.holds else "false alarms are more frequent than stated"
+    return Answer([str(check), verdict], check.to_dict(), code=0 if check.holds else 1)

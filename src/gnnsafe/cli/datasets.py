@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, place
+from gnnsafe.cli.output import Answer
+from gnnsafe.cli.parsing import examples
 from gnnsafe.datasets import DATASETS
-from gnnsafe.report.catalogue import catalogue_table, graph_lines
+from gnnsafe.report.catalogue import catalogue_figures, catalogue_table, graph_figures, graph_lines
 
 __all__ = ["configure"]
 
@@ -18,17 +20,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph "
         "of your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks."
     )
+    parser.epilog = examples("gnnsafe datasets", "gnnsafe datasets graph/ --undirected")
     parser.add_argument("--data", metavar="FOLDER", type=place, help="the data root (default: $GNNSAFE_DATA)")
     parser.add_argument("graph", metavar="GRAPH", nargs="?", type=place, help=GRAPH)
     add_graph_options(parser)
     parser.set_defaults(command=_datasets)
 
 
-def _datasets(arguments: argparse.Namespace) -> None:
-    console = terminal()
+def _datasets(arguments: argparse.Namespace) -> Answer:
     if arguments.graph is not None:
-        console.print(*graph_lines(given_graph(arguments)), sep="\n", soft_wrap=True)
-        return
-    at_hand = {name: dataset.at_hand(arguments.data) for name, dataset in DATASETS.items()}
-    console.print(catalogue_table(DATASETS, at_hand))
-    console.print("Load one with gnnsafe.load_benchmark(name, shift=...).", soft_wrap=True)
+        graph = graph_figures(given_graph(arguments))
+        return Answer(graph_lines(graph), graph)
+    known = catalogue_figures(DATASETS, arguments.data)
+    load = "Load one with gnnsafe.load_benchmark(name, shift=...)."
+    return Answer([catalogue_table(known), load], {"datasets": known})

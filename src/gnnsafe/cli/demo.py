@@ -11,9 +11,11 @@ from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
 from gnnsafe.bench.summary import summaries
-from gnnsafe.cli.options import output, path, place, positive, progress_bar, terminal
+from gnnsafe.cli.options import output, path, place, positive
+from gnnsafe.cli.output import Answer, progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.files import replacing
-from gnnsafe.report.demo import demo_document, demo_grid
+from gnnsafe.report.demo import demo_document, demo_figures, demo_grid
 from gnnsafe.report.document import as_html
 from gnnsafe.report.grid import terminal_grid
 from gnnsafe.report.plotting import altair
@@ -40,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "left-out classes (label). Prints a table and writes a page with the distributions of scores. Takes about half "
         "a minute."
     )
+    parser.epilog = examples("gnnsafe demo", "gnnsafe demo --quick --out page.html")
     parser.add_argument(
         "--data", metavar="FOLDER", type=place, help="folder with PyG's Planetoid/Cora/raw (default: $GNNSAFE_DATA, "
         "then the Cora carried by the package graphdatascience, then PyG's download)",
@@ -52,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_demo)
 
 
-def _demo(arguments: argparse.Namespace) -> None:
+def _demo(arguments: argparse.Namespace) -> Answer:
     altair()
     out = output(arguments, DEMO_FILE)
     seeds = arguments.seeds or (1 if arguments.quick else 3)
@@ -67,10 +70,8 @@ def _demo(arguments: argparse.Namespace) -> None:
     notes = (*DEMO_NOTES, *([QUICK_NOTE] if arguments.quick else []))
     seeds_text = "1 seed" if seeds == 1 else f"mean ± std of {seeds} seeds"
     lead = f"Cora from {source}. GCN, {epochs} epochs, {seeds_text}."
-    console = terminal()
-    console.print(lead, soft_wrap=True)
-    console.print(terminal_grid(demo_grid(summaries(results))))
-    console.print(*notes, sep="\n", soft_wrap=True)
     with replacing(out) as part:
         part.write_text(as_html(demo_document(results, lead=lead, notes=notes)), encoding="utf-8")
-    console.print(f"Report: {out.absolute()}", soft_wrap=True)
+    rows = summaries(results)
+    figures = {"source": source, "epochs": epochs, "seeds": seeds, "results": demo_figures(rows)}
+    return Answer([lead, terminal_grid(demo_grid(rows)), *notes], figures, [("Report", out)])

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnsafe.cli.options import place, terminal
+from gnnsafe.cli.options import place
+from gnnsafe.cli.output import Answer
 from gnnsafe.errors import InputError, require
-from gnnsafe.report.decisions import histogram_table, periods_table
+from gnnsafe.report.decisions import Summary
 
 if TYPE_CHECKING:  # they need pyarrow, which what is scored in memory may do without
-    from gnnsafe.engines import Asked, Summary
+    from gnnsafe.engines import Asked
     from gnnsafe.engines.engine import Engine
 
-__all__ = ["ENGINES", "add_engine_options", "asked_of", "listed_nodes", "opened", "show", "summary_lines"]
+__all__ = [
+    "ENGINES",
+    "add_engine_options",
+    "asked_of",
+    "engine_answer",
+    "listed_nodes",
+    "opened",
+    "said_figures",
+    "said_lines",
+]
 
 ENGINES = ("memory", "duckdb", "spark")
 
@@ -78,24 +89,28 @@ def listed_nodes(file: Path) -> list[str]:
     return asked
 
 
-def summary_lines(nodes: int, flagged: int, false_alarm: float | None, fdr: float | None) -> list[str]:
-    """How many nodes are flagged, and what that promises."""
-    lead = f"{nodes:,} nodes, {flagged:,} flagged ({flagged / nodes:.1%})"
-    if fdr is not None:
-        return [lead, f"expected false alarms: at most {fdr:g} of those flagged, {fdr * flagged:,.0f}"]
-    assert false_alarm is not None
-    most = f"{false_alarm:g} of the ID nodes, {false_alarm * nodes:,.0f} if all are ID"
-    return [lead, f"expected false alarms: at most {most}"]
+def said_figures(said: Summary, false_alarm: float | None, fdr: float | None) -> dict[str, Any]:
+    """What is said of all nodes together, and how many of the flagged ones may be false alarms."""
+    expected = (false_alarm or 0) * said.nodes if fdr is None else fdr * said.flagged
+    return {**said.to_dict(), "false_alarm": false_alarm, "fdr": fdr, "expected_false_alarms": expected}
 
 
-def show(said: Summary, lines: list[str]) -> None:
-    """What an engine said of all nodes together, as `gnnsafe score` prints it."""
+def said_lines(figures: Mapping[str, Any]) -> list[str]:
+    """The same in words, but for the histogram and what changed over time."""
+    nodes, flagged, expected = (figures[name] for name in ("nodes", "flagged", "expected_false_alarms"))
+    share, fdr = figures["false_alarm"], figures["fdr"]
+    most = (
+        f"{fdr:g} of those flagged, {expected:,.0f}"
+        if fdr
+        else f"{share:g} of the ID nodes, {expected:,.0f} if all are ID"
+    )
+    return [f"{nodes:,} nodes, {flagged:,} flagged ({flagged / nodes:.1%})", f"expected false alarms: at most {most}"]
+
+
+def engine_answer(said: Summary, asked: Asked) -> Answer:
+    """What an engine said of all nodes together, as `gnnsafe score` says it."""
     from gnnsafe.engines.sources import is_remote
 
-    console = terminal()
-    console.print("\n".join(lines), soft_wrap=True)
-    if said.periods is not None:
-        console.print(periods_table(said.periods))
-    console.print(histogram_table(said.edges, said.every, said.marked))
-    where = said.out if is_remote(said.out) else Path(said.out).absolute()
-    console.print(f"Parts: {where}", soft_wrap=True)
+    figures = said_figures(said, asked.false_alarm, asked.fdr)
+    out = said.out if is_remote(said.out) else Path(said.out)
+    return Answer([*said_lines(figures), *said.over_time(), said.histogram()], figures, [("Parts", out)])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, path, place, progress_bar, terminal
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, output, path, place
+from gnnsafe.cli.output import Answer, progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import load
 from gnnsafe.errors import require
 from gnnsafe.graph import node_number
@@ -22,7 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "the model sees and which training classes are nearest. With --out it also draws the nodes around it, coloured "
         "by score."
     )
-    parser.epilog = "Example: gnnsafe explain detector/ new_graph/ --node 17 --out why.png"
+    parser.epilog = examples(
+        "gnnsafe explain detector/ new_graph/ --node 17",
+        "gnnsafe explain detector/ new_graph/ --node 17 --out why.png",
+    )
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", type=place, help=GRAPH)
     parser.add_argument("--node", metavar="ID", required=True, help="the node's id, as in the table of nodes")
@@ -31,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_explain)
 
 
-def _explain(arguments: argparse.Namespace) -> None:
+def _explain(arguments: argparse.Namespace) -> Answer:
     out = arguments.out
     if out is not None:
         require(out.suffix.lower() in ENDINGS, "--out", f"end in {', '.join(ENDINGS)}", f"'{out}'")
@@ -47,6 +52,4 @@ def _explain(arguments: argparse.Namespace) -> None:
         progress.update(task, description="Drawing", completed=2)
         if out is not None:
             why.draw(out)
-    terminal().print(str(why), soft_wrap=True)
-    if out is not None:
-        terminal().print(f"Picture: {out.absolute()}", soft_wrap=True)
+    return Answer([str(why)], why.to_dict(), [] if out is None else [("Picture", out)])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from gnnsafe.cli.options import path, terminal
-from gnnsafe.report.saved import saved_lines
+from gnnsafe.cli.options import path
+from gnnsafe.cli.output import Answer
+from gnnsafe.cli.parsing import examples
+from gnnsafe.report.saved import saved_figures, saved_lines
 from gnnsafe.saving import FORMAT, read
 
 __all__ = ["configure"]
@@ -18,12 +20,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "whole, and says what it is: model, method, features, classes, calibration, and how it came about. Runs "
         "nothing, and needs no model."
     )
-    parser.epilog = "Example: gnnsafe inspect detector/"
+    parser.epilog = examples("gnnsafe inspect detector/")
     parser.add_argument("detector", metavar="DETECTOR", type=path, help="the folder of a detector")
     parser.set_defaults(command=_inspect)
 
 
-def _inspect(arguments: argparse.Namespace) -> None:
+def _inspect(arguments: argparse.Namespace) -> Answer:
     saved, _ = read(arguments.detector)
-    lines = saved_lines({**vars(saved), "format": FORMAT})
-    terminal().print(*lines, sep="\n", soft_wrap=True)
+    figures = saved_figures({**vars(saved), "format": FORMAT})
+    return Answer(saved_lines(figures), figures)

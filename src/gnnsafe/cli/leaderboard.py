@@ -11,8 +11,9 @@ from gnnsafe.bench import store
 from gnnsafe.bench.joining import findings
 from gnnsafe.bench.study import code_version
 from gnnsafe.cli.options import names, path, place
+from gnnsafe.cli.output import Answer
+from gnnsafe.cli.parsing import examples
 from gnnsafe.cli.report import FOLDER, selected
-from gnnsafe.display import shown
 from gnnsafe.errors import InputError
 from gnnsafe.files import replacing
 from gnnsafe.report.leaderboard import as_leaderboard_page, leaderboard
@@ -30,6 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "bench'. With 'check' before the folder it says whether these records may join: none damaged or failed, this "
         "version, the data's fingerprints, complete seeds, chosen without test data; then one drawn cell is run again."
     )
+    parser.epilog = examples("gnnsafe leaderboard results/", "gnnsafe leaderboard check results/ --methods mine.py")
+    parser.epilog += "Exit code of check: 0 where the records may join, 1 where not."
     parser.add_argument(
         "folders",
         metavar="FOLDER",
@@ -50,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_leaderboard)
 
 
-def _leaderboard(arguments: argparse.Namespace) -> int:
+def _leaderboard(arguments: argparse.Namespace) -> Answer:
     first, *others = arguments.folders or [FOLDER]
     if str(first) == CHECK and others:
         return _check(others, arguments)
@@ -65,17 +68,17 @@ def _leaderboard(arguments: argparse.Namespace) -> int:
     for name, text in texts.items():
         with replacing(out / name) as part:
             part.write_text(text, encoding="utf-8", errors="backslashreplace")
-        print(shown(out / name))
-    return code
+    files = [("Page", out / "leaderboard.html"), ("JSON", out / "leaderboard.json")]
+    return Answer([], {"entries": len(board["entries"])}, files, code)
 
 
-def _check(folders: list[Path], arguments: argparse.Namespace) -> int:
+def _check(folders: list[Path], arguments: argparse.Namespace) -> Answer:
     if len(folders) > 1 or arguments.out is not None:
         raise InputError("'check' must be followed by one folder, without --out (got more)")
     found = findings(folders[0], root=arguments.data, version=code_version(__version__), files=arguments.methods)
     width = max(len(finding.rule) for finding in found)
-    for finding in found:
-        print(shown(f"{'ok  ' if finding.holds else 'no  '} {finding.rule:<{width}}  {finding.text}"))
+    lines = [f"{'ok  ' if finding.holds else 'no  '} {finding.rule:<{width}}  {finding.text}" for finding in found]
     holds = all(finding.holds for finding in found)
-    print("These records may join." if holds else "These records may not join yet.")
-    return 0 if holds else 1
+    verdict = "These records may join." if holds else "These records may not join yet."
+    figures = {"holds": holds, "findings": [finding._asdict() for finding in found]}
+    return Answer([*lines, verdict], figures, code=0 if holds else 1)

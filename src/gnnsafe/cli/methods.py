@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from gnnsafe.bench.recipes import recipes
-from gnnsafe.cli.options import terminal
+from gnnsafe.cli.output import Answer
+from gnnsafe.cli.parsing import examples
 from gnnsafe.methods import METHODS
-from gnnsafe.report.methods import methods_table
+from gnnsafe.report.methods import method_figures, methods_table
 from gnnsafe.training import OBJECTIVES
 
 __all__ = ["configure"]
@@ -20,10 +21,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "says what it needs: any classifier (post-hoc), a model made for it, the training graph beside the new one "
         "(transductive), or no model at all (trivial: to be beaten)."
     )
+    parser.epilog = examples("gnnsafe methods", "gnnsafe methods --json")
     parser.set_defaults(command=_methods)
 
 
-def _methods(arguments: argparse.Namespace) -> None:
-    console = terminal()
-    console.print(methods_table(METHODS, OBJECTIVES, recipes("cora", "structure")))
-    console.print("Propagated(method, steps, alpha) propagates any method's score along the edges.", soft_wrap=True)
+def _methods(arguments: argparse.Namespace) -> Answer:
+    known = method_figures(METHODS, OBJECTIVES, recipes("cora", "structure"))
+    return Answer(
+        [methods_table(known), "Propagated(method, steps, alpha) propagates any method's score along the edges."], known
+    )

@@ -16,10 +16,10 @@ from gnnsafe.cli.options import (
     given_graph,
     path,
     place,
-    progress_bar,
     share,
-    terminal,
 )
+from gnnsafe.cli.output import Answer, log, progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import load
 from gnnsafe.devices import chosen_device
 from gnnsafe.errors import require
@@ -47,13 +47,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "training and calibration nodes, and nodes whose features came before, are scored but not counted. Without "
         "DETECTOR and GRAPH it judges what is in the history."
     )
-    parser.epilog = (
-        "Example: gnnsafe monitor detector/ monday/ --history history.db. Every night, by cron: "
-        "15 3 * * * gnnsafe monitor /srv/detector /srv/graph --history /srv/history.db --webhook https://host/hook 2>> "
-        "/var/log/gnnsafe.jsonl. Exit code: 0 calm, 3 alarm, 2 a mistake. One line of JSON per run goes to standard "
-        "error. An alarm stays raised until a new detector (or history) begins a new stream. The promise is about "
-        "nodes that come in no particular order: those of one region after another, or of another graph than the one "
-        "that calibrated the detector, are a change and raise the alarm. docs/monitor.md says more."
+    parser.epilog = examples(
+        "gnnsafe monitor detector/ monday/ --history history.db",
+        "gnnsafe monitor --history history.db --report drift.html",
+        "gnnsafe monitor detector/ graph/ --history history.db --webhook https://host/hook --quiet",
+    ) + (
+        "Exit code: 0 calm, 3 alarm, 2 a mistake. One line of JSON per run goes to standard error, with --quiet, too, "
+        "for a log: every night by cron, '15 3 * * * gnnsafe monitor … --quiet 2>> /var/log/gnnsafe.jsonl'. An alarm "
+        "stays raised until a new detector (or history) begins a new stream. The promise is about nodes that come in "
+        "no particular order: those of one region after another, or of another graph than the one that calibrated the "
+        "detector, are a change and raise the alarm. docs/monitor.md says more."
     )
     parser.add_argument("detector", metavar="DETECTOR", nargs="?", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", nargs="?", type=place, help=GRAPH)
@@ -72,7 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", metavar="FILE", type=path, help="write the drift report, a page that needs no network"
     )
-    parser.add_argument("--json", action="store_true", help="print the judgement as JSON")
     parser.add_argument(
         "--webhook", metavar="URL", help="post the judgement as JSON to this URL in every run that ends in alarm; "
         "tried three times within 12 seconds, and a failure is a warning",
@@ -82,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_monitor)
 
 
-def _monitor(arguments: argparse.Namespace) -> int:
+def _monitor(arguments: argparse.Namespace) -> Answer:
     require(arguments.detector is None or arguments.graph is not None, "GRAPH", "be given with DETECTOR", "none")
     report = _report(arguments)
     if arguments.webhook is not None:
@@ -95,13 +97,9 @@ def _monitor(arguments: argparse.Namespace) -> int:
     if report is not None:
         with replacing(report) as part:
             part.write_text(as_html(drift_document(found)), encoding="utf-8")
-    if arguments.json:
-        print(json.dumps(found.to_dict(), indent=1))
-    else:
-        lines = [*found.lines(), *([] if report is None else [f"Report: {report.absolute()}"])]
-        terminal().print(*lines, sep="\n", soft_wrap=True)
     _tell(arguments.webhook, found)
-    return ALARM if found.alarm else 0
+    files = [] if report is None else [("Report", report)]
+    return Answer(found.lines(), found.to_dict(), files, ALARM if found.alarm else 0)
 
 
 def _appended(arguments: argparse.Namespace, history: History) -> str:
@@ -149,4 +147,4 @@ def _tell(url: str | None, found: Judgement) -> None:
         return
     failed = notified(url, found.to_dict())
     if failed is not None:
-        print(f"gnnsafe: nobody was told by --webhook: {failed}", file=sys.stderr)
+        log.warning("nobody was told by --webhook: %s", failed)

@@ -1,4 +1,4 @@
-"""What several commands share: the types of options, how a graph is read, and a progress bar."""
+"""What several commands share: the types of options, and how a graph is read."""
 
 from __future__ import annotations
 
@@ -6,20 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
-
 from gnnsafe.datasets import read_graph
-from gnnsafe.display import shown, shown_lines
 from gnnsafe.files import writable
 from gnnsafe.graph import Data
 
@@ -33,9 +20,7 @@ __all__ = [
     "path",
     "place",
     "positive",
-    "progress_bar",
     "share",
-    "terminal",
     "whole",
 ]
 
@@ -103,11 +88,12 @@ def add_device_option(parser: Any, default: str = "auto") -> None:
 
 def add_graph_options(parser: Any) -> None:
     """How a graph of the user's own is read."""
-    parser.add_argument(
+    group = parser.add_argument_group("reading the graph")
+    group.add_argument(
         "--edges", metavar="FILE", type=place, help="the table of edges, where GRAPH is a table of nodes"
     )
-    parser.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
-    parser.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there")
+    group.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
+    group.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there")
 
 
 def given_graph(arguments: argparse.Namespace, graph: str | None = None, *, undirected: bool = False) -> Data:
@@ -131,41 +117,3 @@ def given_files(arguments: argparse.Namespace) -> list[Path]:
 def output(arguments: argparse.Namespace, file: str) -> Path:
     """Where `--out` says to write, or `file` in it where that is a folder; no file that is read."""
     return writable("--out", Path(arguments.out), file=file, inputs=given_files(arguments))
-
-
-class Terminal(Console):
-    """Where results are printed: texts as they are, since a path is not markup, but for what would act on it."""
-
-    def print(self, *objects: Any, **options: Any) -> None:
-        """As rich does, once texts are clean."""
-        super().print(*(shown_lines(item) if isinstance(item, str) else item for item in objects), **options)
-
-
-def terminal() -> Terminal:
-    """Standard output."""
-    return Terminal(highlight=False, markup=False, emoji=False)
-
-
-class Description(TextColumn):
-    """What is being done: a text, in which a path is not markup."""
-
-    def render(self, task: Task) -> Text:
-        """The text, clean."""
-        return Text(shown(task.description))
-
-
-def progress_bar() -> Progress:
-    """A bar with the time left, on a terminal only."""
-    screen = Console(stderr=True)
-    return Progress(
-        Description(""),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=screen,
-        transient=True,
-        speed_estimate_period=3600,  # steps differ: the time left goes by all of them
-        disable=not screen.is_terminal,
-    )

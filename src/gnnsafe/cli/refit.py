@@ -12,10 +12,10 @@ from gnnsafe.cli.options import (
     output,
     path,
     place,
-    progress_bar,
-    terminal,
 )
-from gnnsafe.cli.train import bound_lines, rate_notes
+from gnnsafe.cli.output import Answer, progress_bar
+from gnnsafe.cli.parsing import examples
+from gnnsafe.cli.train import bound_figures, bound_lines, rate_notes
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import require
 from gnnsafe.fitting import bound
@@ -34,9 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "nodes and calibrates it anew; the model and the scaling of features stay as they are. The split is the one "
         "that the detector keeps where GRAPH is the graph that it was trained on, else the graph's own."
     )
-    parser.epilog = (
-        "Example: gnnsafe refit detector/ graph/ --method energy --out other/. 'gnnsafe methods' explains the methods."
-    )
+    parser.epilog = examples("gnnsafe refit detector/ graph/ --method energy --out other/")
+    parser.epilog += "'gnnsafe methods' explains the methods."
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
     usual = (Method.objective, Method.model)  # others read a model made for them
@@ -47,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_refit)
 
 
-def _refit(arguments: argparse.Namespace) -> None:
+def _refit(arguments: argparse.Namespace) -> Answer:
     output(arguments, FILE)
     detector = load(arguments.detector)
     with progress_bar() as progress:
@@ -62,7 +61,7 @@ def _refit(arguments: argparse.Namespace) -> None:
         fitted = bound(other, data)
     fitted.detector.notes = {**detector.notes, **rate_notes(fitted)}
     fitted.detector.save(arguments.out)
-    terminal().print(*bound_lines(fitted), f"Detector: {arguments.out.absolute()}", sep="\n", soft_wrap=True)
+    return Answer(bound_lines(fitted), bound_figures(fitted), [("Detector", arguments.out)])
 
 
 def _split(detector: Detector, data: Data) -> Data:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from gnnsafe.bench import store
 from gnnsafe.bench.figures import FIGURES
 from gnnsafe.bench.recipes import Protocol
-from gnnsafe.cli.options import path, terminal
-from gnnsafe.display import shown
+from gnnsafe.cli.options import path
+from gnnsafe.cli.output import Answer, Terminal, log
+from gnnsafe.cli.parsing import examples
 from gnnsafe.errors import InputError
 from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, print_document, print_section
 from gnnsafe.report.plotting import altair
-from gnnsafe.report.results import FIGURES_FOLDER, as_csv, order_sections, study_document, write_report
+from gnnsafe.report.results import FIGURES_FOLDER, as_csv, order_figures, order_sections, study_document, write_report
 
-__all__ = ["FOLDER", "configure", "selected"]
+__all__ = ["FOLDER", "configure", "printed", "selected"]
 
 FOLDER = Path("results")
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
@@ -35,6 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "of it in the --format asked for. Records not comparable with the last ones (another version, data or "
         "settings) are left out and counted."
     )
+    parser.epilog = examples("gnnsafe report results/", "gnnsafe report results/ --format markdown")
+    parser.epilog += "Exit code: 0, or 1 where a run among the records failed."
     parser.add_argument(
         "results", metavar="FOLDER", nargs="?", type=path, default=FOLDER, help=f"with records (default: {FOLDER})"
     )
@@ -46,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_report)
 
 
-def _report(arguments: argparse.Namespace) -> int:
+def _report(arguments: argparse.Namespace) -> Answer:
     folder: Path = arguments.results
     if arguments.format is not None and arguments.out is not None:
         raise InputError("'--out' must not stand beside '--format' (got both), which prints and writes no files")
@@ -62,16 +65,14 @@ def _report(arguments: argparse.Namespace) -> int:
         kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""
         got = f"{broken} lines that are damaged or no records" if broken else "none"
         raise InputError(f"'{folder}' must hold records of 'gnnsafe bench'{kind} (got {got})")
-    document, console = study_document(records, figures), terminal()
+    document, order = study_document(records, figures), {"order": order_figures(records)}
     if arguments.format == "terminal":
-        print_document(document, console)
-    elif arguments.format is not None:
-        print(_text(arguments.format, document, records), end="")
-    else:
-        print_sections(order_sections(records))
-        for kind, path in write_report(store.opened(arguments.out or folder / "report"), document, records).items():
-            console.print(f"{kind}: {path}", soft_wrap=True)
-    return code
+        return Answer([partial(print_document, document)], order, code=code)
+    if arguments.format is not None:
+        text = _text(arguments.format, document, records)
+        return Answer([lambda console: console.file.write(text)], order, code=code)
+    written = write_report(store.opened(arguments.out or folder / "report"), document, records)
+    return Answer(printed(order_sections(records)), order, list(written.items()), code)
 
 
 def _text(kind: str, document: Any, records: list[store.Record]) -> str:
@@ -82,11 +83,9 @@ def _text(kind: str, document: Any, records: list[store.Record]) -> str:
     return (as_latex if kind == "latex" else as_markdown)(document, FIGURES_FOLDER)
 
 
-def print_sections(sections: list[Section]) -> None:
-    """On the terminal."""
-    console = terminal()
-    for section in sections:
-        print_section(section, console)
+def printed(sections: list[Section]) -> list[Callable[[Terminal], object]]:
+    """Sections as words of an answer."""
+    return [partial(print_section, section) for section in sections]
 
 
 def selected(folder: Path, preferred: Collection[Hashable] | None = None) -> tuple[list[store.Record], int]:
@@ -101,5 +100,5 @@ def selected(folder: Path, preferred: Collection[Hashable] | None = None) -> tup
     lines += [f"failed: {record.run}: {record.error}" for record in failures[:MOST_FAILURES]]
     lines += [f"{len(failures)} runs failed; 'gnnsafe bench' tries them again"] * bool(failures)
     for line in lines:
-        print(f"gnnsafe: {shown(line)}", file=sys.stderr)
+        log.warning("%s", line)
     return selection.records, 1 if failures else 0

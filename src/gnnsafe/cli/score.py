@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from gnnsafe.cli.engines import (
     ENGINES,
     add_engine_options,
     asked_of,
+    engine_answer,
     listed_nodes,
     opened,
-    show,
-    summary_lines,
+    said_figures,
+    said_lines,
 )
 from gnnsafe.cli.options import (
     GRAPH,
@@ -26,17 +28,17 @@ from gnnsafe.cli.options import (
     given_graph,
     path,
     place,
-    progress_bar,
     share,
-    terminal,
     whole,
 )
+from gnnsafe.cli.output import Answer, progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import ClassSets, Decisions, Detector, load
 from gnnsafe.devices import chosen_device, on_device
 from gnnsafe.errors import require
 from gnnsafe.files import writable
 from gnnsafe.graph import Data, moved
-from gnnsafe.report.decisions import check_ending, histogram, period_table, write_table
+from gnnsafe.report.decisions import Summary, check_ending, write_table
 
 __all__ = ["configure"]
 
@@ -54,14 +56,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sets the classes that the node conforms to. Prints a summary, by time where the graph has a column "
         "'timestamp'. Several graphs give a table each, named after them."
     )
-    parser.epilog = (
-        "Example: gnnsafe score detector/ new_graph/ --out scores.csv --fdr 0.1. Another: gnnsafe score detector/ "
-        "monday/ tuesday/ --out scores/. Error rates hold on average for ID nodes that are like the calibration nodes, "
-        "and say nothing of OOD nodes. An ID node whose neighbours have shifted is scored with them and flagged more "
-        "often: where new classes stood beside them, 5% asked became 4% to 11% of ID nodes on four graphs of papers "
-        "and products, and 38% and 71% on two dense social graphs. Where --fdr flags nothing for want of "
-        "calibration nodes, decide about fewer nodes (--nodes), extend the tail of the p-values (--p-values "
-        "extrapolated) or estimate how many nodes are ID (--storey)."
+    parser.epilog = examples(
+        "gnnsafe score detector/ new_graph/ --out scores.csv --fdr 0.1",
+        "gnnsafe score detector/ monday/ tuesday/ --out scores/",
+        "gnnsafe score detector/ graph/ --engine duckdb --memory 4GB --out scores/",
+    ) + (
+        "Error rates hold on average for ID nodes that are like the calibration nodes, and say nothing of OOD nodes. "
+        "An ID node whose neighbours have shifted is scored with them and flagged more often: where new classes stood "
+        "beside them, 5% asked became 4% to 11% of ID nodes on four graphs of papers and products, and 38% and 71% on "
+        "two dense social graphs. Where --fdr flags nothing for want of calibration nodes, decide about fewer nodes "
+        "(--nodes), extend the tail of the p-values (--p-values extrapolated) or estimate how many nodes are ID "
+        "(--storey)."
     )
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graphs", metavar="GRAPH", nargs="+", type=place, help=GRAPH)
@@ -103,11 +108,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_score)
 
 
-def _score(arguments: argparse.Namespace) -> None:
+def _score(arguments: argparse.Namespace) -> Answer:
     require(not arguments.storey or arguments.fdr, "--storey", "be given with --fdr", "no --fdr")
     if arguments.engine != "memory":
-        _score_in_engine(arguments)
-        return
+        return _score_in_engine(arguments)
     page = _page(arguments)
     tables = _tables(arguments)
     from gnnsafe.engines.fits import check_fits  # with pyarrow, which is there if a table can be written
@@ -116,25 +120,26 @@ def _score(arguments: argparse.Namespace) -> None:
         check_fits(graph, arguments.edges)
     detector = load(arguments.detector, device=arguments.device)
     detector.calibrated()
-    console = terminal()
+    words: list[Any] = []
+    found = []
     for graph, table in tables.items():
-        data, mask, decided, sets = _decided(arguments, detector, graph, table)
-        lines = _lines(arguments, decided) + _set_lines(arguments.sets, sets)
-        console.print(f"{graph}: {'; '.join(lines)}" if len(tables) > 1 else "\n".join(lines), soft_wrap=True)
-        if "timestamp" in data:
-            console.print(period_table(data.timestamp[mask].numpy(), decided.p_values.numpy(), decided.flags.numpy()))
-        if len(tables) == 1:
-            console.print(histogram(decided.scores.numpy(), decided.flags.numpy()))
+        said, decided, sets = _decided(arguments, detector, graph, table)
+        figures = said_figures(said, _level(arguments), arguments.fdr) | _set_figures(arguments, sets)
+        lines = said_lines(figures) + _set_lines(figures)
+        words += [f"{graph}: {'; '.join(lines)}"] if len(tables) > 1 else lines
+        words += [*said.over_time(), *([said.histogram()] if len(tables) == 1 else [])]
+        found.append({"graph": graph, **figures, "table": table.absolute()})
+    files = [("Table", table) for table in tables.values()]
     if page is not None:
         from gnnsafe.service.filed import write_page
 
         level = arguments.false_alarm or FALSE_ALARM
         write_page(page, decided, detector, title=Path(graph).absolute().stem, false_alarm=level)
-        console.print(f"Page: {page.absolute()}", soft_wrap=True)
-    console.print(*(f"Table: {table.absolute()}" for table in tables.values()), sep="\n", soft_wrap=True)
+        files.insert(0, ("Page", page))
+    return Answer(words, {"graphs": found}, files)
 
 
-def _score_in_engine(arguments: argparse.Namespace) -> None:
+def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     """One graph, by an engine that needs not have it in memory."""
     from gnnsafe.engines import score
     from gnnsafe.engines.sources import table_in
@@ -154,13 +159,14 @@ def _score_in_engine(arguments: argparse.Namespace) -> None:
     with opened(arguments) as engine:
         how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
         said = score(engine, detector, nodes, edges, out=str(arguments.out), asked=asked, **how)
-    show(said, summary_lines(said.nodes, said.flagged, asked.false_alarm, asked.fdr))
+    answer = engine_answer(said, asked)
+    return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": said.out}]})
 
 
 def _decided(
     arguments: argparse.Namespace, detector: Detector, graph: str, table: Path
-) -> tuple[Data, Tensor, Decisions, ClassSets | None]:
-    """One graph read, decided about and written: the graph, the nodes asked about, and what is said about them."""
+) -> tuple[Summary, Decisions, ClassSets | None]:
+    """One graph read, decided about and written; what is said about the nodes asked about."""
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {graph}", total=3)
         data = given_graph(arguments, graph, undirected=detector.undirected)
@@ -172,7 +178,9 @@ def _decided(
         progress.update(task, description="Writing", completed=2)
         rows = decided.to_arrow()
         write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
-    return data, mask, decided, sets
+    times = data.timestamp[mask].numpy() if "timestamp" in data else None
+    columns = (decided.scores.numpy(), decided.p_values.numpy(), decided.flags.numpy())
+    return Summary.of(str(table), *columns, times), decided, sets
 
 
 def _page(arguments: argparse.Namespace) -> Path | None:
@@ -223,21 +231,26 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """How to decide, as `Detector.decide` takes it."""
     return {
         "fdr": arguments.fdr,
-        "false_alarm": None if arguments.fdr else arguments.false_alarm or FALSE_ALARM,
+        "false_alarm": _level(arguments),
         "seed": arguments.seed if arguments.p_values == "randomized" else None,
         "tail": "extrapolated" if arguments.p_values == "extrapolated" else "exact",
         "storey": arguments.storey,
     }
 
 
-def _lines(arguments: argparse.Namespace, decided: Decisions) -> list[str]:
-    level = None if arguments.fdr else arguments.false_alarm or FALSE_ALARM
-    return summary_lines(len(decided.flags), int(decided.flags.sum()), level, arguments.fdr)
+def _level(arguments: argparse.Namespace) -> float | None:
+    return None if arguments.fdr else arguments.false_alarm or FALSE_ALARM
 
 
-def _set_lines(error: float | None, sets: ClassSets | None) -> list[str]:
+def _set_figures(arguments: argparse.Namespace, sets: ClassSets | None) -> dict[str, Any]:
     """How many nodes are none of the known classes, and how much the sets of the others say."""
     if sets is None:
+        return {}
+    return {"sets": {"error": arguments.sets, "empty": int(sets.empty.sum()), "single": int((sets.sizes == 1).sum())}}
+
+
+def _set_lines(figures: dict[str, Any]) -> list[str]:
+    if "sets" not in figures:
         return []
-    empty, sure = int(sets.empty.sum()), int((sets.sizes == 1).sum())
-    return [f"sets at error {error:g}: {empty:,} empty ({empty / len(sets):.1%}), {sure:,} of one class"]
+    error, empty, sure = figures["sets"].values()
+    return [f"sets at error {error:g}: {empty:,} empty ({empty / figures['nodes']:.1%}), {sure:,} of one class"]

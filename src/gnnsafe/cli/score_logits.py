@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnsafe.cli.engines import add_engine_options, asked_of, opened, show, summary_lines
+from gnnsafe.cli.engines import add_engine_options, asked_of, engine_answer, opened
 from gnnsafe.cli.options import path, place, share
+from gnnsafe.cli.output import Answer
+from gnnsafe.cli.parsing import examples
 from gnnsafe.errors import require
 from gnnsafe.saving import read
 
@@ -22,8 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "of a detector saved for that model. LOGITS is a table with 'id' and columns of numbers, or one column "
         "'logits' of lists; EDGES one with 'source' and 'target'. Both are Parquet: files, folders of parts, globs."
     )
-    parser.epilog = (
-        "Example: gnnsafe score-logits logits/ edges/ --detector detector/ --engine duckdb --memory 4GB --out scores/"
+    parser.epilog = examples(
+        "gnnsafe score-logits logits/ edges/ --detector detector/ --out scores/",
+        "gnnsafe score-logits logits/ edges/ --detector detector/ --engine duckdb --memory 4GB --out scores/",
     )
     parser.add_argument("logits", metavar="LOGITS", type=place, help="the table of logits")
     parser.add_argument("edges", metavar="EDGES", type=place, help="the table of edges")
@@ -43,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_score)
 
 
-def _score(arguments: argparse.Namespace) -> None:
+def _score(arguments: argparse.Namespace) -> Answer:
     require(not arguments.storey or arguments.fdr, "--storey", "be given with --fdr", "no --fdr")
     from gnnsafe.engines import score_logits
 
@@ -60,4 +63,4 @@ def _score(arguments: argparse.Namespace) -> None:
             undirected=arguments.undirected,
             drop_unknown_edges=arguments.drop_unknown_edges,
         )
-    show(said, summary_lines(said.nodes, said.flagged, asked.false_alarm, asked.fdr))
+    return engine_answer(said, asked)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import Any
 
-from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, path, place, positive, progress_bar, share
+from gnnsafe.cli.options import GRAPH, add_graph_options, given_graph, path, place, positive, share
+from gnnsafe.cli.output import progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.errors import InputError, require
 
 __all__ = ["configure"]
@@ -24,8 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "this machine alone unless told; elsewhere a token is required. SIGTERM finishes what was accepted; SIGHUP "
         "reads the detectors again without dropping a request."
     )
-    parser.epilog = "Example: gnnsafe serve detector/ --graph graph/ --history history.db, then see "
-    parser.epilog += "http://127.0.0.1:8000/. Several models: gnnsafe serve papers=detector/ other/. See docs/serve.md."
+    parser.epilog = examples(
+        "gnnsafe serve detector/ --graph graph/ --history history.db", "gnnsafe serve papers=detector/ other/"
+    )
+    parser.epilog += "Then see http://127.0.0.1:8000/. Its log, a line of JSON per event, goes to standard error."
     parser.add_argument(
         "detectors", metavar="DETECTOR", nargs="+", type=place, help="the folder of a detector, as NAME=FOLDER or by "
         "the folder's name; the first is the one that reads the kept graph",
@@ -96,7 +101,8 @@ def _serve(arguments: argparse.Namespace) -> None:
             false_alarm=arguments.false_alarm,
         )
     app = create_app(service, token=token)
-    run(app, service, host=arguments.host, port=arguments.port)
+    level = logging.WARNING if arguments.quiet else logging.DEBUG if arguments.verbose else logging.INFO
+    run(app, service, host=arguments.host, port=arguments.port, level=level)
 
 
 def _folders(given: list[str]) -> dict[str, Path]:

@@ -18,22 +18,22 @@ from gnnsafe.cli.options import (
     path,
     place,
     positive,
-    progress_bar,
-    terminal,
     whole,
 )
+from gnnsafe.cli.output import Answer, progress_bar
+from gnnsafe.cli.parsing import examples
 from gnnsafe.datasets import read_graph
 from gnnsafe.errors import require
 from gnnsafe.files import writable
 from gnnsafe.fitting import AUTO, Bound, Fitting, fitting
 from gnnsafe.graph import Data
 from gnnsafe.methods import METHODS
-from gnnsafe.report.catalogue import graph_lines
+from gnnsafe.report.catalogue import graph_figures, graph_lines
 from gnnsafe.saving import FILE
 from gnnsafe.scaling import Scale
 from gnnsafe.training import OBJECTIVES
 
-__all__ = ["bound_lines", "configure", "rate_notes"]
+__all__ = ["bound_figures", "bound_lines", "configure", "rate_notes"]
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
 
@@ -47,10 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "scaled, and the scaling is kept with the detector. Says how often the model is right beside what its largest "
         "class alone would reach, and warns, with a remedy, of what makes a detector useless."
     )
-    parser.epilog = (
-        "Example: gnnsafe train graph/ --out detector/, then gnnsafe score detector/ new_graph/ --out "
-        "scores.parquet. help(gnnsafe.read_graph) says which columns the tables have; 'gnnsafe datasets graph/' checks "
-        "them; 'gnnsafe methods' explains methods and objectives."
+    parser.epilog = examples(
+        "gnnsafe train graph/ --out detector/",
+        "gnnsafe train graph/ --backbone auto --split-by-time --out detector/",
+        "gnnsafe train graph/ --exposure odd_graph/ --out detector/",
+    ) + (
+        "Then: gnnsafe score detector/ new_graph/ --out scores.parquet. help(gnnsafe.read_graph) says which columns "
+        "the tables have; 'gnnsafe datasets graph/' checks them; 'gnnsafe methods' explains methods and objectives."
     )
     parser.add_argument("graph", metavar="GRAPH", type=place, help=GRAPH)
     parser.add_argument("--out", metavar="FOLDER", type=path, required=True, help="where the detector is written")
@@ -84,7 +87,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_train)
 
 
-def _train(arguments: argparse.Namespace) -> None:
+def _train(arguments: argparse.Namespace) -> Answer:
     writable("--out", arguments.out / FILE, file=FILE, inputs=given_files(arguments))
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {arguments.graph}", total=None)
@@ -108,10 +111,9 @@ def _train(arguments: argparse.Namespace) -> None:
     fitted.detector.save(arguments.out)
     for warning in fitted.warnings:
         warnings.warn(warning, stacklevel=1)
-    console = terminal()
-    lines = [*graph_lines(fitted.data), *_split(arguments, data), *_lines(fitted), *bound_lines(fitted)]
-    console.print(*lines, sep="\n", soft_wrap=True)
-    console.print(f"Detector: {arguments.out.absolute()}", soft_wrap=True)
+    graph = graph_figures(fitted.data)
+    lines = [*graph_lines(graph), *_split(arguments, data), *_lines(fitted), *bound_lines(fitted)]
+    return Answer(lines, {"graph": graph, **_figures(fitted), **bound_figures(fitted)}, [("Detector", arguments.out)])
 
 
 def _exposure(arguments: argparse.Namespace) -> Any:
@@ -158,8 +160,33 @@ def _lines(fitted: Fitting) -> list[str]:
     return lines
 
 
-def bound_lines(fitted: Bound) -> list[str]:
+def _figures(fitted: Fitting) -> dict[str, Any]:
+    """How the model came about."""
+    history = fitted.trained.history
+    return {
+        "scaling": fitted.detector.scaling and str(fitted.detector.scaling),
+        "backbone": fitted.trained.backbone,
+        "tried": {one.backbone: one.accuracy for one in fitted.tried},
+        "objective": repr(fitted.objective),
+        "epochs": len(history.loss),
+        "best_epoch": history.best_epoch + 1,
+        "warnings": [str(warning) for warning in fitted.warnings],
+    }
+
+
+def bound_figures(fitted: Bound) -> dict[str, Any]:
     """How often the model is right, what it was calibrated on, and whether its error rates hold."""
+    return {
+        "method": repr(fitted.detector.method),
+        "rates": {part: asdict(rate) for part, rate in fitted.rates.items()},
+        "calibrated_on": fitted.calibrated_on.removesuffix("_mask"),
+        "calibration_nodes": int(fitted.data[fitted.calibrated_on].sum()),
+        "check": fitted.check and fitted.check.to_dict(),
+    }
+
+
+def bound_lines(fitted: Bound) -> list[str]:
+    """The same in words."""
     lines = [
         f"right on {rate.accuracy:.1%} of {PARTS[part]} nodes (balanced over classes {rate.balanced:.1%}; the largest "
         f"class alone {rate.majority:.1%})"

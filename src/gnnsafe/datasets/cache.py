@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 import xxhash
+from platformdirs import user_cache_path
 from torch import Tensor
 
 from gnnsafe.files import replacing
@@ -24,12 +24,12 @@ FORMAT = 3  # to be raised when what is written changes
 
 
 def cache_folder() -> Path | None:
-    """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or `~/.cache/gnnsafe`; None for a user without a home."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(base):
-        return Path(base) / "gnnsafe"
+    """Where processed copies go: `$XDG_CACHE_HOME/gnnsafe`, or the system's own place, `~/.cache/gnnsafe` on Linux.
+
+    None for a user without a home.
+    """
     try:
-        return Path.home() / ".cache" / "gnnsafe"
+        return user_cache_path("gnnsafe", appauthor=False)
     except RuntimeError:  # neither HOME nor a name for this user
         return None
 

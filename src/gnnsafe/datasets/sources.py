@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -15,6 +16,8 @@ from gnnsafe.errors import DataNotFoundError, InputError
 from gnnsafe.graph import Data
 
 __all__ = ["Files", "data_root", "raw_download"]
+
+log = logging.getLogger(__name__)
 
 COUNTED = ("nodes", "edges", "features", "classes")
 
@@ -96,6 +99,7 @@ class Files:
         data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder))
         if len(self.counts) == len(COUNTED):
             self._check_counts(data, folder)
+        log.info("%s is in %s", self.name, folder)
         return data, str(folder)
 
     def _read(self, folder: Path) -> Data:
@@ -129,6 +133,7 @@ class Files:
         folder = cache / self.path
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as part:  # a broken download leaves nothing behind
+            log.info("downloading %s to %s", self.name, folder)
             self.download(Path(part))
             if self.sha256 not in (None, found := self.digest(Path(part) / self.path)):
                 raise OSError(f"its SHA-256 is {found}, not {self.sha256}: it was not kept")

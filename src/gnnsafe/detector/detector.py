@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from gnnsafe.batches import Answers, in_batches
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, KnownClasses, Tail
-from gnnsafe.checks import check_mask, check_nodes
+from gnnsafe.checks import check_mask
+from gnnsafe.detector.answering import Answering
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.saving import save
-from gnnsafe.detector.scoring import Scorer
 from gnnsafe.detector.sets import ClassSets
-from gnnsafe.devices import on_device
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
-from gnnsafe.errors import CalibrationWarning, InputError, require, require_whole
+from gnnsafe.errors import CalibrationWarning, require
 from gnnsafe.explanation import Explanation, explanation
 from gnnsafe.graph import Graph, node_ids, node_labels, node_mask, node_number
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
-from gnnsafe.models import MODELS, Model
-from gnnsafe.new_scores import NewDecisions, NewScores, Parts, Reach, new_scores
+from gnnsafe.new_scores import NewDecisions
 from gnnsafe.outputs import Outputs
-from gnnsafe.prepared import PreparedGraph
 
 __all__ = ["Detector"]
 
+log = logging.getLogger(__name__)
 
-class Detector(Scorer):
+
+class Detector(Answering):
     """Score the nodes of graphs by `method` on the outputs of `model`; decide with a stated error rate; say why.
 
     The model's training mode and gradients are left as they were found.
@@ -62,32 +58,6 @@ class Detector(Scorer):
         InputError: An argument breaks a rule, such as a `node_type` without a `forward`.
         UnknownNameError: There is no method of that name.
     """
-
-    def score(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Tensor:
-        """Float32, one per node, higher = more out-of-distribution.
-
-        With a `batch_size` the model never runs on the whole graph, but on the receptive field of so many nodes at a
-        time, with the same scores; only the propagation of scores is over the whole graph. Memory then grows with the
-        largest of these receptive fields, which are small where neighbours have numbers near each other.
-
-            scores = detector.score(large, batch_size=10_000, hops=2)  # a model with two message-passing layers
-
-        Args:
-            data: The graph.
-            batch_size: How many nodes are scored at a time; None: all.
-            hops: With a `batch_size`, the receptive field of a model that is none of gnnsafe.models; see `score_new`.
-
-        Returns:
-            A score for each node.
-
-        Raises:
-            NotFittedError: The detector is not fitted.
-            InputError: The graph is unlike the training graph; or, with a `batch_size`, the receptive field of model
-                or method is not known or larger than is said.
-        """
-        if batch_size is None and hops is None:
-            return self._scored(self.outputs(data)).scores
-        return self._answers(data, batch_size, hops)[1].scores
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
         """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
@@ -132,6 +102,7 @@ class Detector(Scorer):
             self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
         self.used_ = replace(self.used_, calibrated=nodes)
+        log.info("%r calibrated on %d nodes", self.method, int(held_out.sum()))
         return self
 
     def _calibrate(self, scores: Tensor, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
@@ -180,8 +151,7 @@ class Detector(Scorer):
             InputError: The graph is unlike the training graph.
         """
         calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        classes = None if calibration.classes is None else answers.predicted
-        return calibration.p_values(answers.compared, classes, seed=seed, tail=tail)
+        return calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
 
     def predict(
         self,
@@ -260,8 +230,7 @@ class Detector(Scorer):
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
         calibration, (graph, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        classes = None if calibration.classes is None else answers.predicted
-        p = calibration.p_values(answers.compared, classes, seed=seed, tail=tail)
+        p = calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
         return Decisions(
             node_ids(graph) or range(graph.num_nodes),
             answers.scores,
@@ -316,7 +285,7 @@ class Detector(Scorer):
         require(calibration.known is not None, "y", "be known for calibration nodes to make sets", "none", remedy)
         graph, answers = self._answers(data, batch_size, hops, logits=True)
         assert answers.logits is not None  # as the model is a multiclass one
-        p = calibration.p_values(answers.compared, None if calibration.classes is None else answers.predicted)
+        p = calibration.p_values(answers.compared, answers.predicted)
         members = calibration.sets(p, answers.logits, error)
         return ClassSets(node_ids(graph) or range(graph.num_nodes), members, self.class_names_)
 
@@ -338,7 +307,7 @@ class Detector(Scorer):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: Some of these nodes were used to train or to calibrate: on them the rates say nothing.
         """
-        calibration, graph = self.calibrated(), self._checked(data)
+        calibration, graph = self.calibrated(), self.prepared(data)
         p = self.p_values(graph)
         assert self.used_ is not None  # as it is fitted
         if mask is None:
@@ -370,37 +339,6 @@ class Detector(Scorer):
         calibration = None if self.calibration_ is None else self.calibrated()
         classes, names = self.classes_, self.class_names_
         return explanation(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
-
-    def score_new(
-        self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
-    ) -> NewScores:
-        """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
-
-        Touched is every node that has one of `nodes` in its receptive field, that of model and method together. A model
-        that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few nodes
-        are scored on another part of the graph too, and where that makes a difference it is refused. A method
-        that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
-        whole, or, before that, of the training graph: score the whole again when much of it has changed.
-
-            touched, new = detector.score_new(data, nodes)
-            scores[touched] = new
-
-        Args:
-            data: The graph as it is now.
-            nodes: Those that came or changed and both ends of edges that came or went, as numbers or as a mask.
-            hops: The receptive field of a model that is none of gnnsafe.models: its number of message-passing layers.
-            touched: Whether all touched nodes are scored; False: the given ones alone, which reads far less where few
-                edges lead far.
-
-        Returns:
-            The numbers of the nodes that are scored, and their scores.
-
-        Raises:
-            NotFittedError: The detector is not fitted.
-            InputError: The receptive field of model or method is not known or larger than is said, or the graph is
-                unlike the training graph.
-        """
-        return self._score_new(data, nodes, hops, touched)[0]
 
     def predict_new(
         self,
@@ -444,19 +382,6 @@ class Detector(Scorer):
         p = calibration.p_values(compared, classes, seed=seed, tail=tail)
         return NewDecisions(*found, p, calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, storey=storey))
 
-    def _score_new(
-        self, data: Graph, nodes: Tensor | Sequence[int], hops: int | None, touched: bool
-    ) -> tuple[NewScores, Tensor, Tensor]:
-        """The scores, what p-values compare, and the logits."""
-        parts = self._parts(data, hops, self.method.reach(), partial(part_scores, self.method))
-        given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
-        if not given.any():
-            scores = torch.empty(0, device=given.device)
-            return NewScores(scores.long(), scores), scores, scores.unsqueeze(1)
-        found, logits = new_scores(parts, given, touched=touched)
-        scores, compared = found.scores.T.contiguous()
-        return NewScores(found.nodes, scores), compared, logits
-
     def diagnose(
         self, data: Graph, *, candidates: Sequence[Method | str] = CANDIDATES, draws: int = 3, seed: int = 0
     ) -> Diagnosis:
@@ -482,7 +407,7 @@ class Detector(Scorer):
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
         return diagnosis(
-            self.method, self.outputs, self._checked(data).data, candidates=candidates, draws=draws, seed=seed
+            self.method, self.outputs, self.prepared(data).data, candidates=candidates, draws=draws, seed=seed
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -498,57 +423,3 @@ class Detector(Scorer):
             InputError: The model has other weights than it was fitted with, or a method is of no registered name.
         """
         save(self, Path(folder))
-
-    def _answers(
-        self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
-    ) -> tuple[PreparedGraph, Answers]:
-        """The graph, and what is to be said about its nodes: from one forward, or in batches."""
-        if batch_size is None:
-            require(hops is None, "hops", "be left out where there is no batch_size", hops)
-            outputs = self.outputs(data)
-            scored = self._scored(outputs)
-            return outputs.graph, Answers.of(
-                scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
-            )
-        require_whole("batch_size", batch_size, 1)
-        method = self.method
-        parts = self._parts(data, hops, method.base_reach, partial(rows_of, method))
-        answers = in_batches(parts, batch_size, logits=logits)
-        method = on_device(method, parts.graph.device).for_graph(answers.scores)
-        scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
-        self.method = scored.method
-        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
-
-    def _scored(self, outputs: Outputs) -> Scored:
-        """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""
-        scored = self.method.scored(outputs)
-        self.method = scored.method
-        return scored
-
-    def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
-        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        graph = self._checked(data)
-        trusted = self.classifier is None or (self.classifier.as_made and hops is None)
-        read = () if self.classifier is None else self.classifier.read(graph)
-        return Parts(self.method, self._outputs, graph, self._reach(reach, hops), read, trusted, score)
-
-    def _reach(self, own: int | None, hops: int | None) -> Reach:
-        """The receptive fields of the method's scores, as it says itself, and of the model."""
-        require_whole("base_reach", own or 0, 0)
-        if own is None:
-            raise InputError(
-                f"'method' must have a receptive field of so many hops (got {self.method!r}, which says none); use "
-                "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
-            )
-        model = None if self.classifier is None else self.classifier.model
-        if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
-            hops = model.reach
-            whole = f"{type(model).__name__}, which reads the whole graph at once"
-            require(hops is not None, "model", "have a receptive field of so many hops", whole, "use score(data)")
-        if hops is None and model is not None:
-            raise InputError(
-                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "
-                "receptive field in hops, as a rule its number of message-passing layers"
-            )
-        require_whole("hops", hops or 0, 0)
-        return Reach(own, hops or 0)

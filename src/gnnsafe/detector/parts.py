@@ -89,8 +89,7 @@ class PartDetector:
     def _decisions(
         self, ids: Sequence[Any], scores: Tensor, compared: Tensor, read: Read, false_alarm: float
     ) -> Decisions:
-        classes = None if self.calibration.classes is None else read.predicted
-        p = self.calibration.p_values(compared, classes)
+        p = self.calibration.p_values(compared, read.predicted)
         flags = false_alarms(p, false_alarm)
         return Decisions(ids, scores, p, flags, read.predicted, read.probabilities, self.class_names)
 

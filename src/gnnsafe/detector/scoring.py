@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -10,10 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.calibration import Calibration
-from gnnsafe.calling import versions
 from gnnsafe.checks import Task, check_classes
 from gnnsafe.detector.default import fitted_default
-from gnnsafe.errors import NotFittedError, require
+from gnnsafe.errors import ModelWarning, NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
 from gnnsafe.hashing import weights_digest
@@ -28,7 +29,10 @@ from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["Scorer"]
 
+log = logging.getLogger(__name__)
+
 AnyScorer = TypeVar("AnyScorer", bound="Scorer")
+REFIT = "fit and calibrate again"
 NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
 
 
@@ -69,6 +73,7 @@ class Scorer:
         self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
+        self.numbers_: dict[str, object] = {}  # its attributes, but for those that change at each call
         self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
@@ -99,7 +104,9 @@ class Scorer:
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
         graph = self._graph(data)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
+        before = self._numbers()
         outputs = self._outputs(graph, first=True)
+        self.numbers_ = {name: one for name, one in self._numbers().items() if before.get(name, outputs) == one}
         self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
         with without_modes():
             self._learn(outputs, y, mask)
@@ -112,6 +119,7 @@ class Scorer:
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
         self._fitted = graph, outputs, self._state(graph)
+        log.info("%r fitted on %d training nodes", self.method, int(mask.sum()))
         return self
 
     def _learn(self, outputs: Outputs, y: Tensor, mask: Tensor) -> None:
@@ -138,7 +146,7 @@ class Scorer:
             NotFittedError: The detector is not fitted.
             InputError: The graph is unlike the training graph.
         """
-        return self._outputs(self._checked(data))
+        return self._outputs(self.prepared(data))
 
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
@@ -146,13 +154,16 @@ class Scorer:
         if fitted is not None and fitted[2] == self._state(fitted[0]) and self._same(fitted[0], data):
             self.check_weights()
             return (fitted[0] if data is fitted[0] else fitted[0].labelled_as(data)), fitted[1]
-        graph = self._checked(data)
+        graph = self.prepared(data)
         return graph, self._outputs(graph)
 
     def _state(self, graph: PreparedGraph) -> Any:
         """What outputs depend on beside weights and what the graph's tensors hold."""
         settings = None if self.classifier is None else self.classifier.settings()
-        return versions(graph), self.scaling, self.undirected, settings
+        return graph.versions(), self.scaling, self.undirected, settings
+
+    def _numbers(self) -> dict[str, object]:
+        return {} if self.classifier is None else self.classifier.numbers()
 
     def _same(self, graph: PreparedGraph, data: Any) -> bool:
         if data is graph:
@@ -169,8 +180,19 @@ class Scorer:
         graph = admitted(data, num_features=self.num_features_)
         return graph.both_ways() if self.undirected else graph
 
-    def _checked(self, data: Any) -> PreparedGraph:
-        """The graph, once it is known that the detector is fitted and that the graph is like the training graph."""
+    def prepared(self, data: Any) -> PreparedGraph:
+        """The graph as the detector reads it: one node type, edges both ways where it is `undirected`; checked once.
+
+        Args:
+            data: The graph.
+
+        Returns:
+            A prepared graph, which may stand for the data in any other call.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The model has other weights than it was fitted with, or the graph is unlike the training graph.
+        """
         if self.num_features_ is None:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         self._fitted = None
@@ -195,10 +217,18 @@ class Scorer:
         return tuple(read or ())
 
     def check_weights(self) -> None:
-        """The model has the weights that it had when it was fitted; else thresholds would be another model's."""
+        """The model has the weights that it had when it was fitted; else thresholds would be another model's.
+
+        Of other attributes nobody knows which matter: numbers and texts that changed are named.
+        """
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"
-        require(known, "model", rule, "others", "fit and calibrate again")
+        require(known, "model", rule, "others", REFIT)
+        now = self._numbers() if self.numbers_ else {}
+        changed = [name for name, was in self.numbers_.items() if now.get(name) != was]
+        for name in (name for name in changed if not name.rpartition(".")[2].startswith("_")):
+            text = f"{name} is another than when the detector was fitted; if the model's answers depend on it, {REFIT}"
+            warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
 
     def calibrated(self) -> Calibration:
         """What `calibrate` has learnt; an error before that, or where another method would be held against it."""

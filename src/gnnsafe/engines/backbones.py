@@ -26,28 +26,28 @@ Kind = Literal["convolution", "mean", "sum", "none"]
 BACKBONES = (GCN, GraphSAGE, SGC, APPNP, GIN, MLP)
 
 
-def backbone_steps(model: Backbone, *, embedding: bool) -> list[Step]:
+def backbone_steps(model: Backbone, *, embedding: bool, kept: tuple[str, ...] = ()) -> list[Step]:
     """The steps from features, `value`, to logits, `value` again; with the penultimate embedding where it is asked for.
 
     Args:
         model: One of `BACKBONES`, in evaluation mode.
         embedding: Whether the last table has a column `embedding` too.
+        kept: Further columns of the first table that the last one has too.
     """
     steps: list[Step] = []
-    last = len(model.weights) - 1
-    kept: tuple[str, ...] = ()
+    last, beside = len(model.weights) - 1, kept
     for index in range(last + 1):
         if index:
             steps.append(_plain(partial(_activated, model, index - 1), _width(model, index - 1), kept))
         if index == last and index and embedding:
-            steps.append(_with_embedding(_width(model, index - 1)))
-            kept = ("embedding",)
+            steps.append(_with_embedding(_width(model, index - 1), kept))
+            kept = ("embedding", *beside)
         steps += _layer(model, index, _kind(model, index), kept)
     steps.append(_plain(partial(_biased, model), _width(model, last), kept))
     if isinstance(model, APPNP):
         steps += _spread(model, _width(model, last), kept)
-    if embedding and not kept:  # of one layer, whose logits are its embedding (SGC)
-        steps.append(_with_embedding(_width(model, last)))
+    if embedding and kept == beside:  # of one layer, whose logits are its embedding (SGC)
+        steps.append(_with_embedding(_width(model, last), kept))
     return steps
 
 
@@ -97,8 +97,8 @@ def _hearing(function: Callable[[Block], dict[str, Tensor]], width: int, kept: t
     return Step(function, {"value": Column(width)}, kept, hears=True)
 
 
-def _with_embedding(width: int) -> Step:
-    return Step(_embedded, {"value": Column(width), "embedding": Column(width)})
+def _with_embedding(width: int, kept: tuple[str, ...]) -> Step:
+    return Step(_embedded, {"value": Column(width), "embedding": Column(width)}, kept)
 
 
 def _width(model: Backbone, index: int) -> int:

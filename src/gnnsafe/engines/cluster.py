@@ -92,6 +92,7 @@ def beside(session: Any) -> Any:
     for name, value in session.conf.getAll.items():
         if session.conf.isModifiable(name):
             other.conf.set(name, value)
+    other.conf.set("spark.sql.session.timeZone", "UTC")
     return other
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pyarrow import parquet
 from torch import Tensor
 
 from gnnsafe.engines.engine import Column
 
-__all__ = ["ColumnFile", "Writer", "spans"]
+__all__ = ["ColumnFile", "Writer", "arrow_rows", "spans"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,29 @@ class Writer:
             rows = block[name].detach().to(getattr(torch, file.column.dtype)).contiguous()
             assert rows.shape[1] == file.column.width
             self._open[name].write(rows.numpy().data)
+
+
+@contextmanager
+def arrow_rows(path: Path) -> Iterator[Callable[[Any], None]]:
+    """What takes batches of Arrow and writes them to a Parquet file; with no batch there is no file.
+
+    It is closed whatever happens: on a full disk pyarrow would try again when Python ends, and complain once more.
+    """
+    writers: list[Any] = []
+
+    def add(batch: Any) -> None:
+        if not writers:
+            writers.append(parquet.ParquetWriter(path, batch.schema))
+        writers[0].write_batch(batch)
+
+    try:
+        yield add
+    finally:
+        for writer in writers:
+            try:
+                writer.close()
+            finally:
+                writer.is_open = False
 
 
 def spans(count: int, size: int) -> Iterator[tuple[int, int]]:

@@ -16,13 +16,13 @@ import torch
 from pyarrow import parquet
 
 from gnnsafe.engines.batches import feature_rows
-from gnnsafe.engines.columns import ColumnFile, Writer, spans
-from gnnsafe.engines.engine import COUNTS, Column, Engine, Step
+from gnnsafe.engines.columns import ColumnFile, Writer, arrow_rows, spans
+from gnnsafe.engines.engine import Column, Engine, Function, Step
 from gnnsafe.engines.grid import Grid, GridWriter
 from gnnsafe.engines.inputs import GraphTables
 from gnnsafe.engines.numbering import Numbering, numbered, unknown_ends
-from gnnsafe.engines.plan import run
 from gnnsafe.engines.sources import scan, sized
+from gnnsafe.engines.stages import run
 from gnnsafe.engines.workspace import published, workspace
 from gnnsafe.errors import InputError, MissingExtraError, require, require_whole
 from gnnsafe.progress import progress
@@ -110,6 +110,10 @@ class DuckDB(Engine):
         """In double quotes."""
         return '"' + name.replace('"', '""') + '"'
 
+    def seconds(self, column: str, *, zoned: bool) -> str:
+        """By `epoch`."""
+        return f"epoch({column if zoned else f'CAST({column} AS TIMESTAMP)'})"
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Those of an aggregate."""
         with self._one_line("the query"):
@@ -129,16 +133,15 @@ class DuckDB(Engine):
                 f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')"
             )
 
-    def read(self, graph: GraphTables, step: Step, *, width: int) -> Files:
+    def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Files:
         """The nodes' features through the step, in the order in which they come; then the edges, by these numbers."""
         files, nodes = self._nodes(graph, step)
         numbering = numbered(self, graph, nodes)
-        self.grid, count, loops = self._edges(graph, numbering, nodes, width)
-        self.nodes, self.counts = nodes, {}
-        with Writer(self.folder, "counts", dict.fromkeys(COUNTS, Column(1, "int64"))) as writer:
+        self.grid, counts = self._edges(graph, numbering, nodes, width, leaving)
+        self.nodes = nodes
+        with self._full_disk(), Writer(self.folder, "counts", dict.fromkeys(counts, Column(1, "int64"))) as writer:
             for start, stop in spans(nodes, BATCH):
-                parts = (torch.from_numpy(part[start:stop].astype(np.int64))[:, None] for part in (count, loops))
-                writer.add(dict(zip(COUNTS, parts, strict=True)))
+                writer.add({name: torch.from_numpy(part[start:stop])[:, None] for name, part in counts.items()})
         self.counts = writer.files
         return Files(files)
 
@@ -146,7 +149,7 @@ class DuckDB(Engine):
         """Range of targets after range: sums where the step hears, then its function a batch at a time."""
         self._made += 1
         held: dict[int, torch.Tensor] = {}
-        with Writer(self.folder, f"step{self._made}", step.makes) as writer, self._full_disk():
+        with self._full_disk(), Writer(self.folder, f"step{self._made}", step.makes) as writer:
             for low, high in spans(self.nodes, self.grid.targets):
                 heard = self.grid.sums(table.files["value"], (low, high), held) if step.hears else None
                 for start, stop in spans(high - low, BATCH):
@@ -160,25 +163,26 @@ class DuckDB(Engine):
                 file.path.unlink()
         return Files({**writer.files, **kept})
 
+    def total(self, table: Files, function: Function) -> torch.Tensor:
+        """A batch at a time."""
+        blocks = (self._block(table, start, stop) for start, stop in spans(self.nodes, BATCH))
+        return torch.stack([run(function, block)["total"].double() for block in blocks]).sum(dim=0)
+
     def _block(self, table: Files, start: int, stop: int) -> dict[str, torch.Tensor]:
         return {name: file.rows(start, stop) for name, file in {**self.counts, **table.files}.items()}
 
     def name_rows(self, name: str, table: Files) -> None:
         """The columns beside the ids, as one Parquet file."""
         ids = parquet.ParquetFile(self.folder / "ids.parquet")
-        path, place, writer = self.folder / f"{name}.parquet", 0, None
-        with self._full_disk():
+        path, place = self.folder / f"{name}.parquet", 0
+        with self._full_disk(), arrow_rows(path) as add:
             for batch in ids.iter_batches(batch_size=BATCH):
                 arrays = {field: batch.column(field) for field in batch.schema.names if field != "number"}
                 for column, file in table.files.items():
                     arrays[column] = pa.array(file.rows(place, place + batch.num_rows)[:, 0].numpy())
-                part = pa.record_batch(list(arrays.values()), list(arrays))
-                writer = writer or parquet.ParquetWriter(path, part.schema)
-                writer.write_batch(part)
+                add(pa.record_batch(list(arrays.values()), list(arrays)))
                 place += batch.num_rows
-            assert writer is not None
-            writer.close()
-        self._connection.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')")
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')")
 
     def write(self, sql: str, out: str) -> None:
         """A part per thread."""
@@ -194,26 +198,23 @@ class DuckDB(Engine):
         return self._connection.sql(sql)  # streamed: what `execute` gives would be copied first
 
     def _nodes(self, graph: GraphTables, step: Step) -> tuple[dict[str, ColumnFile], int]:
-        place, ids = 0, None
-        with Writer(self.folder, "nodes", step.makes) as writer, self._full_disk():
+        place, path = 0, self.folder / "ids.parquet"
+        with self._full_disk(), Writer(self.folder, "nodes", step.makes) as writer, arrow_rows(path) as add:
             for batch in self.batches(graph.nodes, BATCH):
                 block = {"value": feature_rows(batch, graph.rows)}
                 writer.add(run(step.function, block))
                 columns = {"id": batch.column("id"), "number": pa.array(np.arange(place, place + batch.num_rows))}
                 if graph.times:
                     columns["moment"] = batch.column("moment")
-                part = pa.record_batch(list(columns.values()), list(columns))
-                ids = ids or parquet.ParquetWriter(self.folder / "ids.parquet", part.schema)
-                ids.write_batch(part)
+                add(pa.record_batch(list(columns.values()), list(columns)))
                 place += batch.num_rows
-        require(ids is not None, graph.rows.name, "have at least one row", "none")
-        assert ids is not None
-        ids.close()
-        path = _text(self.folder / "ids.parquet")
-        self._connection.execute(f"CREATE TEMP VIEW ids AS SELECT * FROM read_parquet('{path}')")
+        require(place > 0, graph.rows.name, "have at least one row", "none")
+        self._connection.execute(f"CREATE TEMP VIEW ids AS SELECT * FROM read_parquet('{_text(path)}')")
         return writer.files, place
 
-    def _edges(self, graph: GraphTables, numbering: Numbering, nodes: int, width: int) -> tuple[Grid, Any, Any]:
+    def _edges(
+        self, graph: GraphTables, numbering: Numbering, nodes: int, width: int, leaving: bool
+    ) -> tuple[Grid, dict[str, Any]]:
         """The grid: a range of sources or targets takes a quarter of the memory, and so do a cell's edges."""
         (total,) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e")[0]
         require(total > 0, "edges", "have at least one row", "none", "check what wrote the table")
@@ -221,12 +222,12 @@ class DuckDB(Engine):
         sources = max(1, min(nodes, share // width, 2**31 - 1))
         cells = max(-(-nodes // sources), -(-(total * (48 if graph.both_ways else 24)) // share))
         ranges = {"targets": -(-nodes // cells), "sources": sources}
-        with GridWriter(self.folder, nodes, **ranges, both_ways=graph.both_ways) as writer, self._full_disk():
+        with self._full_disk(), GridWriter(self.folder, nodes, **ranges, both_ways=graph.both_ways) as writer:
             lost = self._fill(writer, numbering)
             if lost and (lost == total or not graph.drop_unknown):
                 raise unknown_ends(self, graph, lost, total)
             with progress("Sorting edges", writer.cells) as advance:
-                return writer.finish(advance)
+                return writer.finish(advance, leaving=leaving)
 
     def _fill(self, writer: GridWriter, numbering: Numbering) -> int:
         """All edges, and how many of them have an end that is no node."""

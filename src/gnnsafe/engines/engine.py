@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnsafe.engines.inputs import GraphTables
 
-__all__ = ["COUNTS", "Block", "Column", "Engine", "Function", "Step"]
+__all__ = ["COUNTS", "LEAVING", "Block", "Column", "Engine", "Function", "Step"]
 
 Block = Mapping[str, Tensor]
 """Some rows of a table: a matrix [rows, width] for each of its columns."""
@@ -21,6 +21,9 @@ Function = Callable[[Block], dict[str, Tensor]]
 
 COUNTS = ("count", "loops")
 """Columns of every table: how many edges from other nodes point to the node, and how many from itself."""
+
+LEAVING = "leaving"
+"""Another, where it is asked for: how many edges leave the node for others."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class Engine(ABC):
         """A column's name as SQL has it."""
 
     @abstractmethod
+    def seconds(self, column: str, *, zoned: bool) -> str:
+        """SQL of a date or time, with a time zone or without (then UTC), as seconds since 1970 in double precision."""
+
+    @abstractmethod
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """The few rows of an aggregate."""
 
@@ -77,12 +84,19 @@ class Engine(ABC):
         """Store what a query gives under a name in SQL."""
 
     @abstractmethod
-    def read(self, graph: GraphTables, step: Step, *, width: int) -> Any:
-        """The step's table of the nodes' features, a column `value`; edges are made ready for sums of that width."""
+    def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Any:
+        """The step's table of the nodes' features, a column `value`; edges are made ready for sums of that width.
+
+        With `leaving` every table has that column too.
+        """
 
     @abstractmethod
     def after(self, table: Any, step: Step) -> Any:
         """The table after a step; the one before it is dropped."""
+
+    @abstractmethod
+    def total(self, table: Any, function: Function) -> Tensor:
+        """The sum, over parts of a table, of the numbers `total` that the function makes of each; in float64."""
 
     @abstractmethod
     def name_rows(self, name: str, table: Any) -> None:

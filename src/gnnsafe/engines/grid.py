@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.engines.columns import ColumnFile, spans
+from gnnsafe.engines.engine import LEAVING
 from gnnsafe.tiles import by_target
 
 __all__ = ["Grid", "GridWriter"]
@@ -113,9 +114,10 @@ class GridWriter:
             if size:
                 self._open[number].write(pairs[stop - size : stop].data)
 
-    def finish(self, advance: Callable[[], None]) -> tuple[Grid, Any, Any]:
-        """The grid, and for each node how many edges point to it from others, and from itself."""
-        counts = np.zeros(self.grid.nodes, dtype=np.int64)
+    def finish(self, advance: Callable[[], None], *, leaving: bool = False) -> tuple[Grid, dict[str, Any]]:
+        """The grid, and for each node how many edges point to it from others, from itself, and leave it for others."""
+        counts = np.zeros(self.grid.nodes, dtype=np.int32)
+        left = np.zeros(self.grid.nodes if leaving else 0, dtype=np.int32)
         for number, stream in enumerate(self._open):
             stream.close()
             path = self.grid.folder / f"cell-{number}"
@@ -124,12 +126,16 @@ class GridWriter:
             rows = min(self.grid.targets, self.grid.nodes - low)
             starts, sources = self._sorted(path, rows)
             path.unlink()
-            counts[low : low + rows] += np.diff(starts)
+            counts[low : low + rows] += np.diff(starts).astype(np.int32)
+            if leaving:
+                place = column * self.grid.sources
+                found = np.bincount(sources)
+                left[place : place + len(found)] += found.astype(np.int32)
             starts.astype(np.int64).tofile(self.grid.folder / f"starts-{row}-{column}")
             sources.astype(np.int32, copy=False).tofile(self.grid.folder / f"sources-{row}-{column}")
             advance()
         loops = np.minimum(self.loops, 1) if self.both_ways else self.loops
-        return self.grid, counts, loops
+        return self.grid, {"count": counts, "loops": loops, **({LEAVING: left} if leaving else {})}
 
     def _sorted(self, path: Path, rows: int) -> tuple[Any, Any]:
         pairs = np.fromfile(path, np.int32).reshape(-1, 2).T

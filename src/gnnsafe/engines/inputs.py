@@ -20,7 +20,16 @@ __all__ = ["GraphTables", "Rows", "graph_tables"]
 
 ROLES = ("label", "y", "split")  # columns of a graph in files that say nothing of a node's features
 LISTS = ("features", "x", "logits")
-KEYS = "numbers, text or dates"
+OTHERS = (
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+KEYS = "numbers, text, dates or bytes"
+EXACT = 2**53  # up to which float64 has every whole number
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class GraphTables:
     whole: bool
     """Whether ids are whole numbers of 64 bits."""
     times: bool
-    """Whether nodes have a `moment`: a column `timestamp` of numbers."""
+    """Whether nodes have a `moment`: a column `timestamp` of numbers, or of dates, as seconds since 1970."""
     both_ways: bool = False
     drop_unknown: bool = False
 
@@ -86,16 +95,16 @@ def graph_tables(
     own = _key(engine.quoted(id_name), kinds[0], casts)
     trimmed = kinds[0] != "text"
     features = [f"{engine.quoted(name)} AS c{place}" for place, name in enumerate(rows.columns)]
-    time = time if time is not None and is_number(node_schema.field(time).type) else None
-    exact = "BIGINT" if time is not None and pa.types.is_integer(node_schema.field(time).type) else "DOUBLE"
-    times = [f"CAST({engine.quoted(time)} AS {exact}) AS moment"] if time else []
+    moment = None if time is None else _moment(engine, engine.quoted(time), node_schema.field(time).type)
+    times = [] if moment is None else [f"{moment} AS moment"]
     source, target = (
         _key(engine.quoted(end), kind, casts, trimmed=trimmed) for end, kind in zip(ends, kinds[1:], strict=True)
     )
+    written = {"whole": "BIGINT", "wide": "UBIGINT"}.get(kinds[0])
     return GraphTables(
         f"SELECT {', '.join([f'{own} AS id', *times, *features])} FROM given_nodes",
         f"SELECT {source} AS source, {target} AS target FROM given_edges",
-        rows, "BIGINT" if kinds[0] == "whole" and casts != "BIGINT" else None, casts == "BIGINT", time is not None,
+        rows, written if casts not in (None, written) else None, casts == "BIGINT", moment is not None,
         both_ways, drop_unknown,
     )  # fmt: skip
 
@@ -119,6 +128,15 @@ def _rows(engine: Engine, file: Path, schema: Any, meant: set[Any], names: tuple
     return Rows(str(file), tuple(chosen), len(chosen))
 
 
+def _moment(engine: Engine, column: str, kind: Any) -> str | None:
+    """A time as a number; None: it is none, such as text."""
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return engine.seconds(column, zoned=getattr(kind, "tz", None) is not None)
+    if not is_number(kind):
+        return None
+    return f"CAST({column} AS {'BIGINT' if pa.types.is_integer(kind) else 'DOUBLE'})"
+
+
 def _kind(file: Path, schema: Any, name: str) -> str:
     """What an id is: whole, float, text, or a type of its own."""
     kind = schema.field(name).type
@@ -129,7 +147,7 @@ def _kind(file: Path, schema: Any, name: str) -> str:
         return "text"
     if pa.types.is_floating(kind):
         return "float"
-    if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+    if any(check(kind) for check in OTHERS):
         return str(kind)
     raise _no_key(file, name, kind)
 
@@ -143,10 +161,10 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
     found = set(kinds)
     if found == {"whole"}:
         return "BIGINT"
-    if found <= {"whole", "wide"}:
+    if found == {"whole", "wide"}:
         return "DECIMAL(20, 0)"
     if found <= {"whole", "float"}:
-        return "DOUBLE"
+        return "BIGINT" if kinds[0] == "whole" else "DOUBLE"
     if found <= {"whole", "text"}:
         return "STRING"
     if len(found) == 1:
@@ -157,10 +175,19 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
 
 
 def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> str:
-    """An id as SQL: text is compared letter by letter, without the spaces around it where the nodes' are numbers."""
+    """An id as SQL: text is compared letter by letter, without the spaces around it where the nodes' are numbers.
+
+    A number that the nodes' type has not is nobody's id: null.
+    """
     if cast is None:
         return column
     if kind == "text":
         text = f"CAST({column} AS STRING)"
         return f"NULLIF({f'TRIM({text})' if trimmed else text}, '')"
+    if kind == "float" and cast == "BIGINT":
+        return f"CASE WHEN {column} = FLOOR({column}) AND ABS({column}) < 9.2e18 THEN CAST({column} AS BIGINT) END"
+    if kind == "float":
+        return f"NULLIF(CAST({column} AS DOUBLE), CAST('NaN' AS DOUBLE))"
+    if cast == "DOUBLE":
+        return f"CASE WHEN {column} BETWEEN {-EXACT} AND {EXACT} THEN CAST({column} AS DOUBLE) END"
     return f"CAST({column} AS {cast})"

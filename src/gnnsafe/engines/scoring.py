@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ import torch
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.detector import Detector
-from gnnsafe.engines.engine import Engine, Step
+from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import graph_tables
-from gnnsafe.engines.plan import detector_steps, logits_steps, widest
+from gnnsafe.engines.plan import Plan, detector_plan, logits_plan, widest
 from gnnsafe.engines.sources import check_out
 from gnnsafe.engines.summary import Summary, summary
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
@@ -24,6 +25,8 @@ from gnnsafe.saving import Saved
 from gnnsafe.scores import check_unnormalised
 
 __all__ = ["Asked", "score", "score_logits"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,14 @@ def score(
     assert detector.classifier is not None
     check_out(str(out), remote=engine.name == "spark")
     detector.check_weights()
-    steps = detector_steps(
+    plan = detector_plan(
         detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
     )
     settings = {
         "names": detector.feature_names_, "width": detector.num_features_,
         "both_ways": undirected or detector.undirected, "drop_unknown": drop_unknown_edges,
     }  # fmt: skip
-    return _carried_out(engine, steps, calibration, nodes, edges, str(out), asked, detector.class_names_, settings)
+    return _carried_out(engine, plan, calibration, nodes, edges, str(out), asked, detector.class_names_, settings)
 
 
 def score_logits(
@@ -116,15 +119,15 @@ def score_logits(
     if saved.calibration is None:
         raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
     check_out(str(out), remote=engine.name == "spark")
-    steps = logits_steps(saved.method, saved.calibration, task=saved.task)
+    plan = logits_plan(saved.method, saved.calibration, task=saved.task)
     known = saved.num_classes or (len(saved.class_names) if saved.class_names else None)
     settings = {"width": known, "both_ways": undirected or saved.undirected, "drop_unknown": drop_unknown_edges}
-    return _carried_out(engine, steps, saved.calibration, logits, edges, str(out), asked, saved.class_names, settings)
+    return _carried_out(engine, plan, saved.calibration, logits, edges, str(out), asked, saved.class_names, settings)
 
 
 def _carried_out(
     engine: Engine,
-    steps: Sequence[Step],
+    plan: Plan,
     calibration: Calibration,
     nodes: Any,
     edges: Any,
@@ -133,30 +136,33 @@ def _carried_out(
     class_names: tuple[Any, ...] | None,
     settings: dict[str, Any],
 ) -> Summary:
-    first, *rest = steps
+    first, *rest = plan.steps
     graph = graph_tables(engine, nodes, edges, **settings)
-    with progress("Scoring", len(steps) + 3) as advance:
-        table = engine.read(graph, first, width=widest(steps))
+    with progress("Scoring", len(plan.steps) + 4) as advance:
+        table = engine.read(graph, first, width=widest(plan.steps), leaving=plan.out_degrees)
         advance()
         for step in rest:
             table = engine.after(table, step)
+            log.info("made %s", ", ".join(step.makes) or "no new column")
             advance()
+        table = table if plan.rest is None else plan.rest(engine, table)
+        advance()
         engine.name_rows("decided", table)
-        _check_energies(engine, rest[-1])
+        _check_energies(engine, plan)
         name = _chosen(engine, asked.nodes)
         limit = _limit(engine, name, calibration, asked)
         advance()
-        columns = _columns(engine, rest[-1], graph.id_type, class_names)
+        columns = _columns(engine, plan, graph.id_type, class_names)
         said = summary(engine, name, limit, out, times=graph.times)
         advance()
-        engine.write(flagged_rows(_named(name, class_names, rest[-1]), limit, columns), out)
+        engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
 
 
-def _check_energies(engine: Engine, last: Step) -> None:
+def _check_energies(engine: Engine, plan: Plan) -> None:
     """Of all nodes together: logits, not log-probabilities."""
-    if "energy" in last.keeps or "energy" in last.makes:
+    if "energy" in plan.columns:
         ((largest,),) = engine.rows("SELECT max(abs(energy)) FROM decided")
         check_unnormalised(torch.tensor([float(largest)]))
 
@@ -182,21 +188,18 @@ def _chosen(engine: Engine, nodes: Sequence[str] | None) -> str:
     return "chosen"
 
 
-def _classified(last: Step) -> bool:
-    return "predicted" in {*last.makes, *last.keeps}
-
-
-def _columns(engine: Engine, last: Step, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
+def _columns(engine: Engine, plan: Plan, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
     """The columns of the table that is written."""
     own = "id" if id_type is None else f"CAST(id AS {id_type}) AS id"
     named = "name AS predicted" if class_names is not None else "predicted"
-    if class_names is not None and _classified(last):
+    classified = "predicted" in plan.columns
+    if class_names is not None and classified:
         numbers = pa.array(range(len(class_names)), pa.int64())
         engine.small("class_names", pa.table({"class": numbers, "name": pa.array(class_names)}))
-    return [own, *([named, "probability"] if _classified(last) else []), "score", "p_value"]
+    return [own, *([named, "probability"] if classified else []), "score", "p_value"]
 
 
-def _named(name: str, class_names: tuple[Any, ...] | None, last: Step) -> str:
-    if class_names is None or not _classified(last):
+def _named(name: str, class_names: tuple[Any, ...] | None, plan: Plan) -> str:
+    if class_names is None or "predicted" not in plan.columns:
         return name
     return f"{name} JOIN class_names ON {name}.predicted = class_names.class"

@@ -79,7 +79,7 @@ def check_there(path: str) -> None:
     wrong = next((one for one in found if one.is_file() and one.suffix.lower() != ".parquet"), None)
     rule = "be Parquet for an engine other than memory"
     require(wrong is None, "table", rule, f"'{wrong}'", "convert it, or take --engine memory")
-    empty = next((one for one in found if one.is_dir() and not any(one.rglob("*.parquet"))), None)
+    empty = next((one for one in found if one.is_dir() and not _parts(one)), None)
     require(empty is None, "table", "hold Parquet parts", f"the folder '{empty}'")
 
 
@@ -91,11 +91,20 @@ def is_delta(path: str) -> bool:
 def scan(path: str) -> str:
     """What DuckDB reads a path by."""
     check_there(path)
-    text = path.replace("'", "''")
     if is_delta(path):
-        return f"delta_scan('{text}')"
-    folder = Path(path).is_dir() or path.endswith("/")
-    return f"read_parquet('{text.rstrip('/')}/**/*.parquet')" if folder else f"read_parquet('{text}')"
+        return f"delta_scan({_quoted(path)})"
+    files = _parts(Path(path)) if Path(path).is_dir() else [f"{path}**/*.parquet" if path.endswith("/") else path]
+    return f"read_parquet([{', '.join(map(_quoted, files))}], hive_partitioning=false)"
+
+
+def _parts(folder: Path) -> list[str]:
+    """The files of a table in a folder: as Spark does, without what a name with _ or . in front hides."""
+    found = (file.relative_to(folder) for file in sorted(folder.rglob("*.parquet")))
+    return [str(folder / file) for file in found if not any(name.startswith(("_", ".")) for name in file.parts)]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def check_out(out: str, *, remote: bool) -> None:

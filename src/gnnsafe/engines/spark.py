@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +19,11 @@ import torch
 from gnnsafe import errors
 from gnnsafe.engines.batches import feature_rows
 from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
-from gnnsafe.engines.engine import COUNTS, Block, Column, Engine, Function, Step
+from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
 from gnnsafe.engines.inputs import GraphTables, Rows
 from gnnsafe.engines.numbering import check_ids, unknown_ends
-from gnnsafe.engines.plan import run
 from gnnsafe.engines.sources import check_there, is_delta, is_remote
+from gnnsafe.engines.stages import run
 from gnnsafe.errors import InputError, MissingExtraError, require
 
 __all__ = ["Spark"]
@@ -128,6 +128,10 @@ class Spark(Engine):
         """In backticks."""
         return "`" + name.replace("`", "``") + "`"
 
+    def seconds(self, column: str, *, zoned: bool) -> str:
+        """In the session's time zone, which is UTC in ours."""
+        return f"CAST(CAST({column} AS TIMESTAMP) AS DOUBLE)"
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Those of an aggregate."""
         with self._one_line("the query"):
@@ -148,21 +152,15 @@ class Spark(Engine):
         frame.write.parquet(path)
         self._named(name, self.spark.read.schema(frame.schema).parquet(path))
 
-    def read(self, graph: GraphTables, step: Step, *, width: int) -> Frame:
+    def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Frame:
         """The nodes' features through the step, beside how many edges point to each."""
         with self._one_line(graph.rows.name):
             self._named("ids", self.spark.sql(f"SELECT id FROM ({graph.nodes}) AS nodes"))
             check_ids(self, graph)
             self._edges(graph)
-            degrees = self.spark.sql(
-                "SELECT nodes.*, COALESCE(d.count, 0) AS count, COALESCE(d.loops, 0) AS loops "
-                f"FROM ({graph.nodes}) AS nodes LEFT JOIN (SELECT target, "
-                "sum(CASE WHEN source = target THEN 0 ELSE 1 END) AS count, "
-                "sum(CASE WHEN source = target THEN 1 ELSE 0 END) AS loops "
-                "FROM all_edges GROUP BY target) AS d ON nodes.id = d.target"
-            )
-            kept = ["id", *COUNTS, *(["moment"] if graph.times else [])]
-            self._base = [field for name in kept[3:] for field in degrees.schema if field.name == name]
+            self._counts = (*COUNTS, LEAVING) if leaving else COUNTS
+            self._times = graph.times
+            degrees = self.spark.sql(_counting(graph.nodes, leaving=leaving))
             if graph.times:
                 self._stored("moments", self.spark.sql(f"SELECT id, moment FROM ({graph.nodes}) AS nodes"))
             read = partial(_features, graph.rows, step)
@@ -191,7 +189,7 @@ class Spark(Engine):
             query = _hearing(table) if step.hears else f"SELECT * FROM {table.view}"
             before = {**table.columns, **({"heard": table.columns["value"]} if step.hears else {})}
             kept = {name: table.columns[name] for name in step.keeps}
-            function = partial(_rows, step.function, before)
+            function = partial(_rows, step.function, before, self._counts)
             result = self._mapped(self.spark.sql(query), function, step.makes, kept)
             self.storage.remove(table.view)
             return result
@@ -200,17 +198,25 @@ class Spark(Engine):
         self._made += 1
         columns = {**makes, **kept}
         id_type = frame.schema["id"].dataType.simpleString()
-        fields = [f"id {id_type}", *(f"{name} BIGINT" for name in COUNTS)]
+        fields = [f"id {id_type}", *(f"{name} BIGINT" for name in self._counts)]
         fields += [f"{part} {TYPES[column.dtype]}" for name, column in columns.items() for part in _parts(name, column)]
         view = f"step{self._made}"
-        result = frame.mapInArrow(partial(_batches, function, columns), ", ".join(fields))
+        result = frame.mapInArrow(partial(_batches, function, columns, self._counts), ", ".join(fields))
         self._stored(view, result)
         return Frame(view, columns)
+
+    def total(self, table: Frame, function: Function) -> torch.Tensor:
+        """A sum in each task, then of these."""
+        with self._one_line("the plan"):
+            totals = partial(_totals, function, table.columns, self._counts)
+            self._named("totals", self.spark.table(table.view).mapInArrow(totals, "place INT, total DOUBLE"))
+            found = self.rows("SELECT place, sum(total) FROM totals GROUP BY place ORDER BY place")
+            return torch.tensor([value for _, value in found], dtype=torch.float64)
 
     def name_rows(self, name: str, table: Frame) -> None:
         """The columns by their names; times beside them, where there are such."""
         single = ", ".join(f"t.{part} AS {column}" for column in table.columns for part in [f"{column}_0"])
-        times, join = (", m.moment", "JOIN moments AS m ON t.id = m.id") if self._base else ("", "")
+        times, join = (", m.moment", "JOIN moments AS m ON t.id = m.id") if self._times else ("", "")
         self._named(name, self.spark.sql(f"SELECT t.id, {single}{times} FROM {table.view} AS t {join}"))
 
     def write(self, sql: str, out: str) -> None:
@@ -238,6 +244,23 @@ def _parts(name: str, column: Column) -> list[str]:
     return [f"{name}_{place}" for place in range(column.width)]
 
 
+def _counting(nodes: str, *, leaving: bool) -> str:
+    """SQL: the nodes, with how many edges point to each from others, from itself, and leave it for others."""
+    text = (
+        f"SELECT nodes.*, COALESCE(d.count, 0) AS count, COALESCE(d.loops, 0) AS loops FROM ({nodes}) AS nodes "
+        "LEFT JOIN (SELECT target, sum(CASE WHEN source = target THEN 0 ELSE 1 END) AS count, "
+        "sum(CASE WHEN source = target THEN 1 ELSE 0 END) AS loops FROM all_edges GROUP BY target) AS d "
+        "ON nodes.id = d.target"
+    )
+    if not leaving:
+        return text
+    return (
+        f"SELECT n.*, COALESCE(o.leaving, 0) AS {LEAVING} FROM ({text}) AS n LEFT JOIN "
+        "(SELECT source, count(*) AS leaving FROM all_edges WHERE source <> target GROUP BY source) AS o "
+        "ON n.id = o.source"
+    )
+
+
 def _hearing(table: Frame) -> str:
     """SQL: each row with the sums of `value` over the edges from other nodes."""
     values = _parts("value", table.columns["value"])
@@ -250,13 +273,15 @@ def _hearing(table: Frame) -> str:
     )
 
 
-def _batches(function: Any, columns: Mapping[str, Column], batches: Iterable[Any]) -> Iterator[Any]:
+def _batches(
+    function: Any, columns: Mapping[str, Column], counts: Sequence[str], batches: Iterable[Any]
+) -> Iterator[Any]:
     """In a worker: each batch through the function, as a batch again."""
     torch.set_num_threads(1)
     for batch in batches:
         made = function(batch)
-        arrays = [batch.column("id"), *(batch.column(name) for name in COUNTS)]
-        names = ["id", *COUNTS]
+        names = ["id", *counts]
+        arrays = [batch.column(name) for name in names]
         for name, column in columns.items():
             for place, part in enumerate(_parts(name, column)):
                 values = made[name][:, place] if name in made else None
@@ -272,8 +297,21 @@ def _features(rows: Rows, step: Step, batch: Any) -> dict[str, torch.Tensor]:
     return run(step.function, {"value": feature_rows(batch, rows)})
 
 
-def _rows(function: Function, columns: Mapping[str, Column], batch: Any) -> dict[str, torch.Tensor]:
-    block: dict[str, torch.Tensor] = {name: _matrix(batch, [name], "int64") for name in COUNTS}
+def _totals(
+    function: Function, columns: Mapping[str, Column], counts: Sequence[str], batches: Iterable[Any]
+) -> Iterator[Any]:
+    """In a worker: what the function makes of each batch, summed."""
+    torch.set_num_threads(1)
+    totals = [_rows(function, columns, counts, batch)["total"].double() for batch in batches]
+    if totals:
+        total = torch.stack(totals).sum(dim=0).numpy()
+        yield pa.RecordBatch.from_arrays([pa.array(range(len(total)), pa.int32()), pa.array(total)], ["place", "total"])
+
+
+def _rows(
+    function: Function, columns: Mapping[str, Column], counts: Sequence[str], batch: Any
+) -> dict[str, torch.Tensor]:
+    block: dict[str, torch.Tensor] = {name: _matrix(batch, [name], "int64") for name in counts}
     for name, column in columns.items():
         block[name] = _matrix(batch, _parts(name, column), column.dtype)
     result: Block = run(function, block)

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.quantiles import order_statistics, quantiles
 from gnnsafe.engines.texts import bar_counts, double, flagged_rows, periods, said_about_all
 from gnnsafe.errors import require
-from gnnsafe.report.decisions import ENDS, PERIOD_ENDS, bin_edges
+from gnnsafe.report.decisions import ENDS, PERIOD_ENDS, Summary, bin_edges
 
 __all__ = ["Summary", "summary"]
-
-
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """How many nodes there are and how many are flagged, their scores as a histogram, and flags over time."""
-
-    out: str
-    """Where the decisions are."""
-    nodes: int
-    flagged: int
-    edges: NDArray[np.float64]
-    """Of the histogram's bars."""
-    every: NDArray[np.int64]
-    marked: NDArray[np.int64]
-    """The flagged ones in each bar."""
-    periods: list[tuple[Any, Any, int, float, float]] | None
-    """First and last time, nodes, share flagged and mean p-value; None where nodes have no time."""
 
 
 def summary(engine: Engine, table: str, limit: float, out: str, *, times: bool) -> Summary:

@@ -11,22 +11,30 @@ from gnnsafe.methods import (
     GKDE,
     KNN,
     MSP,
+    CentredCosine,
+    DegreeBalance,
     DiffusedKNN,
     Energy,
     Entropy,
     GNNSafe,
+    InDegree,
     Mahalanobis,
     MaxLogit,
     Method,
+    OutDegree,
+    OutOfPlace,
     Propagated,
+    TwoScale,
     ViM,
 )
 
-__all__ = ["check_method", "check_model", "innermost", "reads_embeddings"]
+__all__ = ["check_method", "check_model", "innermost", "reads_degrees", "reads_embeddings"]
 
 LOGITS = (MSP, MaxLogit, Entropy, GEN, Energy, GNNSafe, GKDE)
 EMBEDDINGS = (KNN, Mahalanobis, DiffusedKNN, ViM)
-REMEDY = "score in memory (--engine memory), or by another method: gnnsafe refit … --method gnnsafe"
+DEGREES = (DegreeBalance, InDegree, OutDegree)
+ALL = (*LOGITS, *EMBEDDINGS, *DEGREES, OutOfPlace, CentredCosine)
+REMEDY = "score in memory (--engine memory), or by another method: gnnsafe refit … --method two-scale"
 FOREIGN = "write its logits to a table and take score-logits"
 
 
@@ -37,17 +45,32 @@ def innermost(method: Method) -> Any:
 
 def reads_embeddings(method: Method) -> bool:
     """Whether it reads the penultimate embedding."""
-    return type(innermost(method)) in EMBEDDINGS
+    inner = innermost(method)
+    return type(inner) in EMBEDDINGS or (isinstance(inner, OutOfPlace) and inner.of == "embedding")
+
+
+def reads_degrees(method: Method) -> bool:
+    """Whether it reads how many edges leave a node."""
+    return type(innermost(method)) in DEGREES
 
 
 def check_method(method: Method, *, logits_only: bool) -> None:
-    """It reads each node's own logits, or own embedding and what it learnt, and propagates."""
-    inner = innermost(method)
-    runs = type(inner) in (LOGITS if logits_only else (*LOGITS, *EMBEDDINGS))
-    names = ", ".join(one.__name__ for one in (LOGITS if logits_only else (*LOGITS, *EMBEDDINGS)))
-    moved = isinstance(inner, Mahalanobis) and inner.epsilon > 0
-    require(runs and not moved, "method", f"be one that runs in an engine ({names}, propagated or not)", repr(inner),
-            REMEDY)  # fmt: skip
+    """It reads a node's own outputs, or what is known to be heard from neighbours, and propagates all alike."""
+    known = LOGITS if logits_only else (*ALL, TwoScale)
+    names = ", ".join(one.__name__ for one in known)
+    rule = f"be one that runs in an engine ({names}, propagated or not)"
+    weighs = type(method) is TwoScale and not logits_only
+    for one in method.parts() if weighs else (method,):
+        inner = innermost(one)
+        runs = type(inner) in (LOGITS if logits_only else ALL)
+        moved = isinstance(inner, Mahalanobis) and inner.epsilon > 0
+        require(runs and not moved, "method", rule, repr(inner), REMEDY)
+        require(_alike(one), "method", "weigh neighbours equally in an engine", repr(one), REMEDY)
+
+
+def _alike(method: Method) -> bool:
+    within = not isinstance(method, Propagated) or _alike(method.method)
+    return within and method.propagation.weighting == "equal"
 
 
 def check_model(model: Any) -> None:

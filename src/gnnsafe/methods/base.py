@@ -266,9 +266,10 @@ def _propagated(method: Method, scores: Tensor, edges: Edges, num_nodes: int) ->
 
 
 def _checked(method: Method, scores: object, num_nodes: int) -> Tensor:
-    tensor = scores.detach().float() if isinstance(scores, Tensor) and scores.dtype in FLOATS else None
-    if tensor is not None and tensor.shape == (num_nodes,) and math.isfinite(float(tensor.sum())):
-        return tensor
+    if isinstance(scores, Tensor) and scores.layout == torch.strided and scores.dtype in FLOATS:
+        numbers: Tensor = scores.detach().float()
+        if numbers.shape == (num_nodes,) and math.isfinite(float(numbers.sum())):
+            return numbers
     name = f"{method!r}.base_scores(outputs)"  # in words only where they are needed: they cost more than the check
     given = check_tensor(name, scores)
     fits = given.shape == (num_nodes,) and given.dtype in FLOATS

@@ -10,7 +10,7 @@ from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import check_temperature, check_unnormalised, energy, saturated
 
-__all__ = ["Energy"]
+__all__ = ["Energy", "energies_of"]
 
 
 @dataclass
@@ -27,7 +27,12 @@ class Energy(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−T log Σ_c exp(z_c / T)."""
-        energies = energy(outputs.logits, temperature=self.temperature, task=outputs.task)
-        if outputs.task == "multiclass":
-            check_unnormalised(energies if self.temperature == 1 else energy(outputs.logits))
-        return saturated(energies)
+        return energies_of(outputs, self.temperature)
+
+
+def energies_of(outputs: Outputs, temperature: float) -> Tensor:
+    """The energy of each node, once logits are known not to be log-probabilities, which have none."""
+    energies = energy(outputs.logits, temperature=temperature, task=outputs.task)
+    if outputs.task == "multiclass":
+        check_unnormalised(energies if temperature == 1 else energy(outputs.logits))
+    return saturated(energies)

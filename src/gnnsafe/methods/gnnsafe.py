@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gnnsafe.edges import Isolated
 from gnnsafe.methods.base import Method
-from gnnsafe.methods.energy import Energy
+from gnnsafe.methods.energy import energies_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation, check_propagation
 from gnnsafe.scores import check_temperature
@@ -38,7 +38,7 @@ class GNNSafe(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """The energy of each node."""
-        return Energy(self.temperature).base_scores(outputs)
+        return energies_of(outputs, self.temperature)
 
     @property
     def propagation(self) -> Propagation:

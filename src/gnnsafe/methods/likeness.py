@@ -15,7 +15,7 @@ from gnnsafe.methods.rows import unit_rows
 from gnnsafe.outputs import Outputs
 from gnnsafe.sparse import scipy_csr, sparse_enough
 
-__all__ = ["mean_cosines", "mean_row"]
+__all__ = ["cosines", "directions", "mean_cosines", "mean_row"]
 
 ROUNDING = 1e-12  # of squares in double precision: a row nearer to the centre than that is there
 COLUMNS = 64  # of a sparse matrix that are dense at a time, on devices other than the CPU
@@ -31,15 +31,22 @@ def mean_cosines(outputs: Outputs, centre: Tensor | None = None) -> Tensor:
     sparse = sparse_enough(x) if x.device.type == "cpu" else x.layout == torch.sparse_csr
     mean: Any = outputs.graph.edges.mean(torch.float64 if sparse else x.dtype, "decay")
     if not sparse:
-        rows = full_precision(outputs.dense_features())
-        # halves, whose difference float32 has: only directions count
-        unit = unit_rows(rows if centre is None else 0.5 * rows - (0.5 * centre).to(rows))
-        heard: Tensor = mean @ unit
-        return (unit * heard).sum(dim=1).float()
+        unit = directions(full_precision(outputs.dense_features()), centre)
+        return cosines(unit, mean @ unit)
     middle = (torch.zeros(x.shape[1], device=x.device) if centre is None else centre).to(x.device, torch.float64)
     if x.device.type == "cpu":  # scipy's products are the CPU's
         return torch.from_numpy(_expanded(scipy_csr(x), scipy_csr(mean.csr), middle.numpy())).float()
     return _by_columns(x, mean, middle).float()
+
+
+def directions(rows: Tensor, centre: Tensor | None = None) -> Tensor:
+    """(x − μ) / ‖x − μ‖ of dense rows, by halves, whose difference float32 has: only directions count."""
+    return unit_rows(rows if centre is None else 0.5 * rows - (0.5 * centre).to(rows))
+
+
+def cosines(unit: Tensor, heard: Tensor) -> Tensor:
+    """⟨c_i, mean_j c_j⟩ of directions c and their means over in-neighbours."""
+    return (unit * heard).sum(dim=1).float()
 
 
 def mean_row(x: Tensor, mask: Tensor) -> Tensor:

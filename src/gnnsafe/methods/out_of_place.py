@@ -42,10 +42,16 @@ class OutOfPlace(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨f°_i, mean_j f_j⟩."""
-        heard = diffused(self._rows(outputs), outputs.graph.edges, steps=1, alpha=0.0)
-        return -(self._rows(outputs.without_edges) * heard).sum(dim=1).float()
+        heard = diffused(self.rows_of(outputs), outputs.graph.edges, steps=1, alpha=0.0)
+        return self.unlike(self.rows_of(outputs.without_edges), heard)
 
-    def _rows(self, outputs: Outputs) -> Tensor:
+    @staticmethod
+    def unlike(alone: Tensor, heard: Tensor) -> Tensor:
+        """−⟨f°_i, mean_j f_j⟩, of f without edges and of the means over in-neighbours."""
+        return -(alone * heard).sum(dim=1).float()
+
+    def rows_of(self, outputs: Outputs) -> Tensor:
+        """F, a row per node."""
         if self.of == "embedding":
             return unit_rows(outputs.embeddings)
         return log_probabilities(outputs.logits, task=outputs.task).exp()

@@ -38,7 +38,8 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     if gradient is None:
         raise InputError("'model' must let gradients reach data.x for a step of its features (got none); use epsilon=0")
     limits = torch.finfo(x.dtype)
-    moved = gradient.sign_().mul_(-epsilon).add_(x.detach()).clamp_(limits.min, limits.max)
+    # sign, not sign_: the gradient of a sum over nodes is one row, shown many times, and cannot be written to
+    moved = gradient.sign().mul_(-epsilon).add_(x.detach()).clamp_(limits.min, limits.max)
     return outputs.again(outputs.graph.with_features(moved))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -20,7 +21,16 @@ from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
-from gnnsafe.methods.weighing import Weights, added, excess, none_left, surroundings_weight, usual_shares
+from gnnsafe.methods.spread import Spread, spread_of
+from gnnsafe.methods.weighing import (
+    Weights,
+    added,
+    counted,
+    counted_excess,
+    none_left,
+    surroundings_weight,
+    usual_shares,
+)
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import saturated
 
@@ -115,8 +125,8 @@ class TwoScale(Method):
         outputs, degrees = outputs.with_embeddings(), outputs.graph.edges.in_degrees
         scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
         self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
-        self.known_ = self._evidence(self.calibration_, self.degrees_, among=True)
-        rows = self._evidence(scores, degrees)
+        self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
+        rows = self.evidence(scores, degrees)
         self.usual_ = usual_shares(rows, self.known_)
         vars(self).update(vars(self.for_graph(rows)))
         return self
@@ -128,17 +138,22 @@ class TwoScale(Method):
         require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
         outputs = outputs.with_embeddings()
         scores = torch.stack([method.score(outputs) for method in self.parts()], dim=1)
-        return self._evidence(scores, outputs.graph.edges.in_degrees)
+        return self.evidence(scores, outputs.graph.edges.in_degrees)
 
     def for_graph(self, rows: Tensor) -> TwoScale:
         """The same with the weights of a graph, its openness, and what trouble in it has added to usual nodes."""
+        return self.for_counts(counted(rows), lambda numbers: spread_of(numbers(rows)))
+
+    def for_counts(self, counts: Tensor, spread: Callable[[Callable[[Tensor], Tensor]], Spread]) -> TwoScale:
+        """The same by what is `counted` of the graph's rows, and how numbers of its rows are spread over its nodes."""
         own = len(self.unlike) + len(self.unknown)
-        plain = torch.tensor([not method.needs_model() for method in self.parts()], device=rows.device)
-        new, found = copy.copy(self), Weights.of(excess(rows, self.usual_), len(self.unlike), len(self.unknown), plain)
+        plain = torch.tensor([not method.needs_model() for method in self.parts()], device=counts.device)
+        q, new = counted_excess(counts, self.usual_), copy.copy(self)
+        found = Weights.of(q, len(self.unlike), len(self.unknown), plain)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
-        left = none_left(found, new.weighted(rows), new.weighted(self.known_))
+        left = none_left(found, spread(new.weighted), new.weighted(self.known_))
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
-        new.shift_ = added(found, left, new.decided(rows), new.decided(self.known_))
+        new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
         return new
 
     def weighed(self, rows: Tensor) -> Tensor:
@@ -204,7 +219,7 @@ class TwoScale(Method):
     def _rarity(self, weighted: Tensor) -> Tensor:
         return continued_rarity(weighted, self.weighted(self.known_))
 
-    def _evidence(self, scores: Tensor, degrees: Tensor, *, among: bool = False) -> Tensor:
+    def evidence(self, scores: Tensor, degrees: Tensor, *, among: bool = False) -> Tensor:
         """E of the parts' scores, [nodes, parts], NaN where they say nothing; `among` validation nodes themselves."""
         known, everyone, heard = self.degrees_, self.degrees_ >= 0, self.degrees_ > 0
         heard = heard if heard.sum() >= ENOUGH else everyone

@@ -42,7 +42,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Weights", "added", "excess", "none_left", "surroundings_weight", "usual_shares"]
+from gnnsafe.methods.spread import Spread, spread_of
+
+__all__ = [
+    "Weights",
+    "added",
+    "counted",
+    "counted_excess",
+    "excess",
+    "none_left",
+    "surroundings_weight",
+    "usual_shares",
+]
 
 RARE = 0.1  # a p-value below which a node is rare
 FLOOR = 0.005  # what evidence without any excess counts for
@@ -63,7 +74,7 @@ def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
     [0.2]
     """
     said = (~known.isnan()).sum(dim=0).clamp(min=1)
-    shares = torch.where(evidence.isnan().all(dim=0), RARE, _rare_shares(evidence))
+    shares = torch.where(evidence.isnan().all(dim=0), RARE, _rare_shares(counted(evidence)))
     return torch.minimum(shares, RARE + (RARE * (1 - RARE) / said.double()).sqrt())
 
 
@@ -73,12 +84,21 @@ def excess(evidence: Tensor, usual: Tensor) -> Tensor:
     >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.25])).tolist()
     [0.25]
     """
-    return (_rare_shares(evidence) - usual).clamp(min=0)
+    return counted_excess(counted(evidence), usual)
 
 
-def _rare_shares(evidence: Tensor) -> Tensor:
-    rare = (evidence > -math.log(RARE)).sum(dim=0).double()
-    return rare / (~evidence.isnan()).sum(dim=0).clamp(min=1)
+def counted_excess(counts: Tensor, usual: Tensor) -> Tensor:
+    """The same by what is `counted` of all nodes."""
+    return (_rare_shares(counts) - usual).clamp(min=0)
+
+
+def counted(evidence: Tensor) -> Tensor:
+    """How many nodes are rare by each evidence, and of how many it says anything: [2, parts] of E [nodes, parts]."""
+    return torch.stack([(evidence > -math.log(RARE)).sum(dim=0), (~evidence.isnan()).sum(dim=0)]).double()
+
+
+def _rare_shares(counts: Tensor) -> Tensor:
+    return counts[0] / counts[1].clamp(min=1)
 
 
 class Weights(NamedTuple):
@@ -124,23 +144,18 @@ def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
     return LEAST + (MOST - LEAST) * torch.maximum(regions, openness)
 
 
-def none_left(weights: Weights, values: Tensor, known: Tensor) -> Tensor:
+def none_left(weights: Weights, values: Spread, known: Tensor) -> Tensor:
     """g: how far a graph has no usual node left, 0 to 1, by z of its nodes, `values`, beside those `known`."""
-    usual = (values < known.median()).double().mean() if len(values) else known.new_zeros(())
-    return torch.maximum(weights.unlike, weights.unknown * (1 - LEFT * usual).clamp(min=0))
+    usual = values.below(float(known.median())) if len(values) else 0.0
+    return torch.maximum(weights.unlike, weights.unknown * max(0.0, 1 - LEFT * usual))
 
 
-def added(weights: Weights, left: Tensor, values: Tensor, known: Tensor) -> Tensor:
+def added(weights: Weights, left: Tensor, values: Spread, known: Tensor) -> Tensor:
     """δ: by how much trouble in a graph has raised its usual nodes' z', `values` of all nodes beside those `known`."""
     if not len(values):
         return known.new_zeros(())
     share = 0.5 - 0.25 * float(weights.regions)
-    return (1 - left) * (_quantile(values, share) - _quantile(known, share)).clamp(min=0)
-
-
-def _quantile(values: Tensor, share: float) -> Tensor:
-    """The lower one, of any number of values: `torch.quantile` takes 16 million."""
-    return values.kthvalue(math.floor(share * (len(values) - 1)) + 1).values
+    return (1 - left) * max(0.0, values.quantile(share) - spread_of(known).quantile(share))
 
 
 def _largest(excesses: Tensor) -> Tensor:

@@ -102,6 +102,8 @@ class ConvolutionInputs:
 def check_fits(graph: PreparedGraph, in_channels: int, weight: Tensor) -> None:
     """A graph fits a model if it has as many features as that, of its precision, on its device."""
     x = graph.x
+    remedy = f"call data.to('{weight.device}'), or model.to('{x.device}')"
+    require(x.device == weight.device, "x", f"be on the model's device, {weight.device}", x.device, remedy)
     require(x.shape[1] == in_channels, "x", f"have {in_channels} features", x.shape[1])
     require(
         x.dtype == weight.dtype, "x", f"be {weight.dtype} as the model is", x.dtype, "call x.to(...) or model.to(...)"

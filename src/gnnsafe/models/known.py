@@ -44,7 +44,5 @@ def known_graph(x: Tensor | PreparedGraph, edge_index: Tensor | None) -> Prepare
 
 
 def _content(tensor: Tensor) -> Hashable:
-    if tensor.device.type != "cpu" and not tensor.is_inference():  # where there are no views of it but torch's
-        return tensor.shape, tensor.dtype, tensor._version
     parts = (xxhash.xxh3_128_digest(content(part)) for part in entries(tensor.detach()).values())
     return tensor.layout, tensor.shape, tensor.dtype, *parts

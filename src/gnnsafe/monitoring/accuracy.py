@@ -40,8 +40,8 @@ def estimated_accuracy(
         None where there are no classes, no calibration nodes of known class, or none but flagged nodes.
     """
     known = calibration.known
-    kept = torch.empty(0) if probabilities is None else probabilities[~flags].double().cpu()
-    if known is None or known.probabilities is None or len(kept) == 0:
+    kept = None if probabilities is None else probabilities[~flags].double().cpu()
+    if known is None or known.probabilities is None or kept is None or len(kept) == 0:
         return None
     labelled = known.labels >= 0
     confidence, right = known.probabilities[labelled].double(), (known.margins[labelled] == 0).double()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnsafe.calibration import CalibrationCheck
+from gnnsafe.checks import check_mask
 from gnnsafe.detector import Decisions, Detector
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
@@ -133,6 +134,7 @@ def observe(
     Returns:
         The entry, the decisions about all nodes, and what the alarm needs.
     """
+    data = detector.prepared(data)
     decided = detector.decide(data, false_alarm=false_alarm, batch_size=batch_size, hops=hops)
     require(len(decided) > 0, "data", "have a node", "none")
     names, known = detector.watching()
@@ -201,12 +203,12 @@ def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[N
     """
     nodes = int(data.x.shape[0])
     rows = row_digests(data.x).numpy()
-    free = np.ones(nodes, dtype=bool) if mask is None else mask.cpu().numpy().copy()
+    free = np.ones(nodes, dtype=bool) if mask is None else check_mask("mask", mask, nodes).cpu().numpy().copy()
     telling = 2 * len(np.unique(rows)) > nodes
     places = _places(rows)
     for known in _used(detector):
         if not telling or np.array_equal(known.nodes.numpy(), rows):
-            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool))).numpy()
+            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool, device="cpu"))).numpy()
         else:
             found, counts = np.unique(known.nodes[known.mask].numpy(), return_counts=True)
             where = np.searchsorted(found, rows).clip(max=max(len(found) - 1, 0))

@@ -75,13 +75,16 @@ def feature_summary(x: Tensor) -> Features:
     """Of each column, whether features are dense or sparse."""
     rows, columns = x.shape
     if x.layout == torch.strided:
-        parts = [x[start : start + ROWS].double().cpu() for start in range(0, rows, ROWS)]
-        total = sum((part.sum(dim=0) for part in parts), torch.zeros(columns, dtype=torch.float64)).numpy()
-        squares = sum((part.square().sum(dim=0) for part in parts), torch.zeros(columns, dtype=torch.float64)).numpy()
+        total, squares = np.zeros(columns), np.zeros(columns)
+        for part in torch.split(x.detach(), ROWS):
+            numbers = part.double()
+            total += numbers.sum(dim=0).cpu().numpy()
+            squares += numbers.square().sum(dim=0).cpu().numpy()
     else:
         csr = x.to_sparse_csr()
-        places, values = csr.col_indices().cpu().numpy(), csr.values().double().cpu().numpy()
-        total, squares = (np.bincount(places, weights=each, minlength=columns) for each in (values, values**2))
+        places, values = csr.col_indices().cpu().numpy(), csr.values().detach().double().cpu().numpy()
+        total = np.bincount(places, weights=values, minlength=columns).astype(np.float64)
+        squares = np.bincount(places, weights=values**2, minlength=columns).astype(np.float64)
     mean = total / max(rows, 1)
     deviation = np.sqrt(np.maximum(squares / max(rows, 1) - mean**2, 0))
     return Features(mean.astype(np.float32), deviation.astype(np.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,9 @@ __all__ = [
     "ENDINGS",
     "ENDS",
     "PERIOD_ENDS",
+    "Summary",
     "bin_edges",
     "check_ending",
-    "histogram",
-    "histogram_table",
-    "period_table",
-    "periods_table",
     "write_table",
 ]
 
@@ -34,6 +32,7 @@ BINS = 16
 WIDTH = 40  # of the longest bar
 ENDS = (0.005, 0.995)  # quantiles of the scores between which bars are drawn
 PERIOD_ENDS = np.linspace(0, 1, 7)[1:-1]  # quantiles of time that part six periods
+PERIOD = ("from", "to", "nodes", "flagged", "mean_p")
 DATES = (1e8, 1e10)  # numbers that are seconds since 1970 if they are times: 1973 to 2286
 
 
@@ -68,15 +67,64 @@ def _flat(table: Any) -> Any:
     return table
 
 
-def histogram(scores: NDArray[np.float32], flags: NDArray[np.bool_]) -> Table:
-    """How many nodes score what, a bar per range; of each bar, what is flagged is drawn lighter and in colour.
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """How many nodes there are and how many are flagged, their scores as a histogram, and flags over time."""
 
-    The outermost bars take in the hundredth of the nodes that lies beyond the others.
-    """
-    edges = bin_edges(*np.quantile(scores, ENDS).astype(np.float64))
-    inside = np.clip(scores.astype(np.float64), edges[0], edges[-1])
-    every, flagged = np.histogram(inside, edges)[0], np.histogram(inside[flags], edges)[0]
-    return histogram_table(edges, every, flagged)
+    out: str
+    """Where the decisions are."""
+    nodes: int
+    flagged: int
+    edges: NDArray[np.float64]
+    """Of the histogram's bars; the outermost take in the hundredth of the nodes that lies beyond the others."""
+    every: NDArray[np.int64]
+    marked: NDArray[np.int64]
+    """The flagged ones in each bar."""
+    periods: Sequence[tuple[Any, Any, int, float, float]] | None
+    """First and last time, nodes, share flagged and mean p-value, in periods of about as many nodes each: drift is a
+    share that rises, a p-value that falls. None where nodes have no time. Of ID nodes like the calibration nodes the
+    mean p-value is about one half."""
+
+    @classmethod
+    def of(
+        cls, out: str, scores: NDArray[Any], p: NDArray[Any], flags: NDArray[np.bool_], times: NDArray[Any] | None
+    ) -> Summary:
+        """That of decisions in memory."""
+        edges = bin_edges(*np.quantile(scores, ENDS).astype(np.float64))
+        inside = np.clip(scores.astype(np.float64), edges[0], edges[-1])
+        every, marked = np.histogram(inside, edges)[0], np.histogram(inside[flags], edges)[0]
+        periods = None if times is None else _periods(times, p, flags)
+        return cls(out, len(flags), int(flags.sum()), edges, every, marked, periods)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it but where the decisions are, as JSON has it."""
+        periods = [dict(zip(PERIOD, period, strict=True)) for period in self.periods or ()]
+        bars = zip(self.edges[:-1].tolist(), self.every.tolist(), self.marked.tolist(), strict=True)
+        return {
+            "nodes": self.nodes, "flagged": self.flagged, **({} if self.periods is None else {"periods": periods}),
+            "histogram": [{"from": left, "nodes": nodes, "flagged": flagged} for left, nodes, flagged in bars],
+        }  # fmt: skip
+
+    def histogram(self) -> Table:
+        """A bar per range of scores; of each bar, what is flagged is drawn lighter and in colour."""
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+        table.add_column("score", justify="right", no_wrap=True)
+        table.add_column("nodes", justify="right", no_wrap=True)
+        table.add_column("█ kept  ▒ flagged", no_wrap=True)
+        for left, count, marked in zip(self.edges, self.every.tolist(), self.marked.tolist(), strict=False):
+            table.add_row(f"{left:.4g}", f"{count:,}", _bar(count, marked, int(self.every.max())))
+        return table
+
+    def over_time(self) -> list[Table]:
+        """A table with a row per period, or none."""
+        if self.periods is None:
+            return []
+        table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+        for column in ("from", "to", "nodes", "flagged", "mean p"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for first, last, nodes, flagged, p in self.periods:
+            table.add_row(_time(first), _time(last), f"{nodes:,}", f"{flagged:.1%}", f"{p:.2f}")
+        return [table]
 
 
 def bin_edges(low: float, high: float) -> NDArray[np.float64]:
@@ -84,36 +132,13 @@ def bin_edges(low: float, high: float) -> NDArray[np.float64]:
     return np.linspace(low, max(high, np.nextafter(low, np.inf)), BINS + 1)
 
 
-def histogram_table(edges: NDArray[np.float64], every: NDArray[Any], flagged: NDArray[Any]) -> Table:
-    """The same of counts, whoever counted."""
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("nodes", justify="right", no_wrap=True)
-    table.add_column("█ kept  ▒ flagged", no_wrap=True)
-    for left, count, marked in zip(edges, every.tolist(), flagged.tolist(), strict=False):
-        table.add_row(f"{left:.4g}", f"{count:,}", _bar(count, marked, int(every.max())))
-    return table
-
-
-def period_table(times: NDArray[Any], p: NDArray[np.float64], flags: NDArray[np.bool_]) -> Table:
-    """Flags and p-values over time, in periods of about as many nodes each: drift is a rate that rises, a p that falls.
-
-    Nodes of one time are in one period. Of ID nodes like the calibration nodes the mean p-value is about one half.
-    """
-    cuts = np.unique(np.quantile(times, PERIOD_ENDS, method="lower"))
-    period = np.searchsorted(cuts, times)
+def _periods(
+    times: NDArray[Any], p: NDArray[Any], flags: NDArray[np.bool_]
+) -> list[tuple[Any, Any, int, float, float]]:
+    """Nodes of one time are in one period."""
+    period = np.searchsorted(np.unique(np.quantile(times, PERIOD_ENDS, method="lower")), times)
     parts = [period == number for number in np.unique(period)]
-    return periods_table([(times[i].min(), times[i].max(), int(i.sum()), flags[i].mean(), p[i].mean()) for i in parts])
-
-
-def periods_table(periods: Sequence[tuple[Any, Any, int, float, float]]) -> Table:
-    """The same of each period's first and last time, nodes, share of them flagged, and mean p-value."""
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for column in ("from", "to", "nodes", "flagged", "mean p"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for first, last, nodes, flagged, p in periods:
-        table.add_row(_time(first), _time(last), f"{nodes:,}", f"{flagged:.1%}", f"{p:.2f}")
-    return table
+    return [(times[i].min(), times[i].max(), int(i.sum()), flags[i].mean(), p[i].mean()) for i in parts]
 
 
 def _time(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gnnsafe.bench.figures import DISTRIBUTIONS
 from gnnsafe.bench.paper import published
@@ -13,7 +14,7 @@ from gnnsafe.report.document import Document, Section
 from gnnsafe.report.grid import Entry, Grid
 from gnnsafe.report.plotting import specification
 
-__all__ = ["demo_document", "demo_grid"]
+__all__ = ["demo_document", "demo_figures", "demo_grid"]
 
 COLUMNS = ("shift", "method", "AUROC", "paper", "AUPR", "FPR95", "ID acc")
 PANELS = (*DISTRIBUTIONS, "TwoScale")
@@ -30,6 +31,19 @@ def demo_document(results: Sequence[Result], *, lead: str, notes: Sequence[str])
     chart = specification(distributions(results, PANELS))
     parted = Section("Scores of ID and OOD test nodes", [PARTED], chart=chart)
     return Document("gnnsafe demo: out-of-distribution nodes on Cora", [lead], [table, parted])
+
+
+def demo_figures(rows: Sequence[Summary]) -> list[dict[str, Any]]:
+    """An entry per shift and method: each metric's mean and standard deviation, and what the paper published."""
+    return [
+        {
+            "shift": row.shift,
+            "method": row.method,
+            **{name: {"mean": mean, "std": std} for name, (mean, std) in row.metrics.items()},
+            "paper_auroc": published(row.dataset, row.shift, row.method),
+        }
+        for row in rows
+    ]
 
 
 def demo_grid(rows: Sequence[Summary]) -> Grid:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gnnsafe.display import shown
+from gnnsafe.display import shown, shown_lines
 from gnnsafe.report.grid import (
     Grid,
-    html_grid,
-    html_text,
     latex_grid,
     latex_text,
     markdown_grid,
@@ -21,6 +20,9 @@ from gnnsafe.report.grid import (
     terminal_grid,
 )
 from gnnsafe.report.plotting import vega_library
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 __all__ = ["Document", "Section", "as_html", "as_latex", "as_markdown", "print_document", "print_section"]
 
@@ -106,78 +108,22 @@ def as_latex(document: Document, figures: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1f24; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2.4rem }
-p.lead { color: #57606a; margin: .2rem 0 } p.note { color: #57606a; font-size: .88rem; margin: .25rem 0 }
-nav { columns: 3; font-size: .92rem; margin: 1.2rem 0 } nav a { display: block; color: #2b5c8a; text-decoration: none }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .8rem 0 1.4rem; font-size: .92rem }
-caption { text-align: left; font-weight: 600; padding: .2rem .6rem } td, th { padding: .2rem .6rem }
-td, th { white-space: nowrap }
-th, td { text-align: right } .left { text-align: left } th { border-bottom: 2px solid #1b1f24; cursor: pointer }
-th { vertical-align: bottom; white-space: pre-line } tr.first td { border-top: 1px solid #d0d7de }
-tbody tr:hover { background: #f3f6f9 } .best { font-weight: 700 } .second { text-decoration: underline }
-.quiet { color: #57606a } figure, .wide { margin: 0; overflow-x: auto } sup { font-size: .7em }
-th[data-sorted="up"]::after { content: " ▴" } th[data-sorted="down"]::after { content: " ▾" }
-:root { color-scheme: light dark }
-@media (prefers-color-scheme: dark) {
-  body { color: #d7dde3; background: #15191e } p.lead, p.note, .quiet { color: #9aa5b1 } nav a { color: #7fb2e5 }
-  th { border-bottom-color: #d7dde3 } tr.first td { border-top-color: #39424c } tbody tr:hover { background: #212830 }
-}
-@media print { body { color: #000; background: #fff } }
-"""
+@cache
+def _template() -> Template:
+    """That of the page, in which every text is clean and escaped, and a chart is JSON that ends no script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
-SORTING = """
-for (const table of document.querySelectorAll("table.grid")) table.querySelectorAll("th").forEach((head, column) => {
-  head.title = "sort by this column";
-  head.onclick = () => {
-    const value = row => row.cells[column].firstChild?.textContent ?? "", number = row => parseFloat(value(row));
-    const down = head.dataset.sorted !== "down", body = table.tBodies[0];
-    const rows = [...body.rows].sort((a, b) => {
-      if (isNaN(number(a)) || isNaN(number(b)))
-        return isNaN(number(a)) - isNaN(number(b)) || value(a).localeCompare(value(b)) * (down ? 1 : -1);
-      return (number(b) - number(a)) * (down ? 1 : -1);
-    });
-    table.querySelectorAll("th").forEach(other => delete other.dataset.sorted);
-    head.dataset.sorted = down ? "down" : "up";
-    rows.forEach(row => { row.className = ""; body.append(row) });
-  };
-});
-"""
-
-# Charts are as dark as the page, but for its own background.
-LOOK = """
-const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-const look = dark ? {actions: false, theme: "dark", config: {background: "transparent"}} : {actions: false};
-"""
+    made = Environment(
+        loader=PackageLoader("gnnsafe.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=lambda value: shown_lines(value) if type(value) is str else value,
+    )  # fmt: skip
+    chart = partial(json.dumps, separators=(",", ":"))
+    made.filters["script_json"] = lambda spec: Markup(chart(spec).replace("<", "\\u003c"))
+    return made.get_template("document.html")
 
 
 def as_html(document: Document) -> str:
     """One page that needs no network: tables that sort by a click, charts that answer the pointer."""
     charts = any(section.chart is not None for section in document.sections)
-    library = f"<script>{vega_library()}\n{LOOK}</script>" if charts else ""
-    links = "".join(f'<a href="#s{number}">{html_text(s.title)}</a>' for number, s in enumerate(document.sections))
-    contents = f"<nav>{links}</nav>" if len(document.sections) > 3 else ""
-    lead = "".join(f'<p class="lead">{html_text(text)}</p>' for text in document.lead)
-    sections = "\n".join(_html_section(number, section) for number, section in enumerate(document.sections))
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{html_text(document.title)}</title><style>{STYLE}</style>{library}</head><body>
-<h1>{html_text(document.title)}</h1>{lead}{contents}
-{sections}
-<script>{SORTING}</script></body></html>
-"""
-
-
-def _html_section(number: int, section: Section) -> str:
-    parts = [f'<h2 id="s{number}">{html_text(section.title)}</h2>'] * bool(section.title)
-    parts += [f"<p>{html_text(text)}</p>" for text in section.text]
-    parts += [f"<div class=wide>{html_grid(grid)}</div>" for grid in section.grids]
-    if section.chart is not None:
-        spec = json.dumps(section.chart, separators=(",", ":")).replace(
-            "<", "\\u003c"
-        )  # no end of the script, and no comment
-        parts.append(f'<figure id="chart{number}" role="img" aria-label="{html_text(section.title)}"></figure>')
-        parts.append(f'<script>vegaEmbed("#chart{number}", {spec}, look)</script>')
-    parts += [f'<p class="note">{html_text(note)}</p>' for note in section.notes]
-    return "\n".join(parts)
+    return _template().render(document=document, library=vega_library() if charts else "")

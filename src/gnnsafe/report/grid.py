@@ -1,11 +1,10 @@
-"""A table of texts with marks, once: for the terminal, as Markdown, LaTeX and HTML."""
+"""A table of texts with marks, once: for the terminal, as Markdown and LaTeX; a page has a template for it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 from rich.table import Table
@@ -16,8 +15,6 @@ from gnnsafe.display import shown, shown_lines
 __all__ = [
     "Entry",
     "Grid",
-    "html_grid",
-    "html_text",
     "latex_grid",
     "latex_text",
     "markdown_grid",
@@ -118,29 +115,3 @@ LATEX = {
 def latex_text(text: str) -> str:
     """A plain text for LaTeX."""
     return "".join(LATEX.get(letter, letter) for letter in shown(text))
-
-
-def html_text(text: str) -> str:
-    """A plain text for HTML; lines of a column's head stay lines."""
-    return escape(shown_lines(text))
-
-
-def html_grid(grid: Grid) -> str:
-    """Best is bold, second best underlined; a click on a column's head sorts by it."""
-    head = "".join(f"<th{_left(grid, k)}>{html_text(text)}</th>" for k, text in enumerate(grid.head))
-    rows = []
-    for number, row in enumerate(grid.rows):
-        cells = "".join(
-            f"<td{_left(grid, k, entry.mark)}>{html_text(entry.text)}"
-            + (f"<sup>{html_text(entry.notes)}</sup>" if entry.notes else "")
-            + "</td>"
-            for k, entry in enumerate(row)
-        )
-        rows.append(f"<tr{' class=first' if number in grid.breaks else ''}>{cells}</tr>")
-    title = f"<caption>{html_text(grid.title)}</caption>" if grid.title else ""
-    return f"<table class=grid>{title}<thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(rows) + "\n</tbody></table>"
-
-
-def _left(grid: Grid, column: int, mark: Mark = "") -> str:
-    classes = " ".join(["left"] * (column < grid.left) + [mark] * bool(mark))
-    return f' class="{classes}"' if classes else ""

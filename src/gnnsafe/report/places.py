@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import mean
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -46,6 +47,14 @@ class Place:
     """Mean over settings of time of the AUROC among nodes of equal in- and out-degree."""
     rank: float | None
     """Mean over all settings but controls, among methods that were run in all of them; 1 is best."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        auroc = [
+            {"dataset": dataset, "shift": shift, "auroc": value, "explained": self.explained((dataset, shift))}
+            for (dataset, shift), value in self.auroc.items()
+        ]
+        return {**asdict(self), "auroc": auroc}
 
     def explained(self, setting: Setting) -> bool:
         """Whether a control of the same data set has half or more of what this figure has beyond 50.

@@ -29,7 +29,15 @@ from gnnsafe.report.plotting import save_chart, specification
 from gnnsafe.report.ranks import ranking
 from gnnsafe.report.sheets import Sheet, sheets
 
-__all__ = ["as_csv", "figure_section", "order_sections", "study_document", "write_figure", "write_report"]
+__all__ = [
+    "as_csv",
+    "figure_section",
+    "order_figures",
+    "order_sections",
+    "study_document",
+    "write_figure",
+    "write_report",
+]
 
 FIGURES_FOLDER = "figures"
 PAPER = ("paper", "gcn")  # protocol and backbone of the paper's tables
@@ -76,6 +84,19 @@ def order_sections(records: Sequence[Record]) -> list[Section]:
     """The order of methods, a table for each protocol and backbone; what test data chose is in none of them."""
     records = [record for record in records if record.selection == "validation"]
     return [order_section(_of(table, records)) for table in _tables(records)]
+
+
+def order_figures(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The same as figures."""
+    records = [record for record in records if record.selection == "validation"]
+    return [
+        {
+            "protocol": table[0],
+            "backbone": table[1],
+            "methods": [place.to_dict() for place in order(_of(table, records))],
+        }
+        for table in _tables(records)
+    ]
 
 
 def _tables(records: Sequence[Record]) -> list[tuple[str, str]]:

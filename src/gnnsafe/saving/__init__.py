@@ -9,6 +9,7 @@ a reader who comes meanwhile gets the old detector or the new one. Files of othe
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -35,6 +36,8 @@ from gnnsafe.saving.parts import Unpacking, UnregisteredError, packed
 from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
+
+log = logging.getLogger(__name__)
 
 FORMAT = 4  # to be raised when what is written changes
 FILE = "detector.json"
@@ -129,6 +132,7 @@ def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
                 name = _tensors_file(folder, record["tensors"]).name
                 raise SavedFileError(f"'folder' must hold {name}, which {FILE} names (got none)") from None
     tensors = _tensors(_tensors_file(folder, record["tensors"]), content, record["tensors"])
+    log.info("read %s", folder / FILE)
     try:
         return _saved(record, tensors), tensors
     except UnregisteredError:

@@ -64,7 +64,7 @@ class Model:
         require(names is None or len(names) == logits.shape[1], "logits", f"have {len(names or ())} columns", width)
         predicted = logits.argmax(dim=1)
         calibration = detector.calibrated()
-        p = calibration.p_values(scored.compared, None if calibration.classes is None else predicted)
+        p = calibration.p_values(scored.compared, predicted)
         flags = calibration.decisions(p, false_alarm=false_alarm)
         probabilities = torch.softmax(logits.double(), dim=1).amax(dim=1).float()
         return Decisions(range(len(logits)), scored.scores, p, flags, predicted, probabilities, names)

@@ -51,7 +51,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(app: FastAPI, service: Service, *, host: str, port: int) -> None:
+def run(app: FastAPI, service: Service, *, host: str, port: int, level: int = logging.INFO) -> None:
     """Serve until SIGTERM or SIGINT: no request that was accepted is dropped. SIGHUP reads the detectors again.
 
     Raises:
@@ -63,7 +63,7 @@ def run(app: FastAPI, service: Service, *, host: str, port: int) -> None:
         limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=64 * 1024, lifespan="on", ws="none",
     )  # fmt: skip
     server = _Server(config)
-    _log_to_stderr()
+    _log_to_stderr(level)
     service.announce()
     shown_host = f"[{host}]" if ":" in host else host
     log.info("listening", extra={"url": f"http://{shown_host}:{listening.getsockname()[1]}/"})
@@ -112,12 +112,13 @@ def _listening(host: str, port: int) -> socket.socket:
     return opened
 
 
-def _log_to_stderr() -> None:
+def _log_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    logging.getLogger("gnnsafe").handlers[:] = []  # a command's own lines
     logging.captureWarnings(capture=True)
-    log.setLevel(logging.INFO)
+    log.setLevel(level)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from gnnsafe.regions import excerpt
 from gnnsafe.training.objectives import Objective, exposure_missing
 
 __all__ = ["History", "train"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -168,6 +171,8 @@ def _minimise(
         model.load_state_dict(best)
         model.zero_grad()
         model.eval()
+    done = (type(model).__name__, objective, len(history.loss), history.best_epoch + 1)
+    log.info("%s trained by %r: %d epochs, best after %d", *done)
     return history
 
 

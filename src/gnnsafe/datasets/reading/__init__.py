@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +19,8 @@ from gnnsafe.errors import MissingExtraError
 from gnnsafe.graph import Data
 
 __all__ = ["read_graph"]
+
+log = logging.getLogger(__name__)
 
 TABLES = (".parquet", ".csv")
 ARRAYS = {".npz": npz_arrays, ".pt": saved_arrays}
@@ -78,6 +81,7 @@ def read_graph(
     data = Data(**{name: _tensor(part) for name, part in parts.items() if part is not None})
     if undirected:
         data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)
+    log.info("read %s: %d nodes, %d edges, %d features", path, data.num_nodes, data.num_edges, data.num_features)
     return data
 
 

@@ -1,0 +1,151 @@
+"""What is known about nodes before anything is decided: from one forward, in batches, or from a part of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gnnsafe.batches import Answers, in_batches
+from gnnsafe.checks import check_nodes
+from gnnsafe.detector.scoring import Scorer
+from gnnsafe.devices import on_device
+from gnnsafe.errors import InputError, require, require_whole
+from gnnsafe.graph import Graph
+from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
+from gnnsafe.models import MODELS, Model
+from gnnsafe.new_scores import NewScores, Parts, Reach, new_scores
+from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
+
+__all__ = ["Answering"]
+
+
+class Answering(Scorer):
+    """A `Detector` as far as it scores: all nodes of a graph, or those whom new nodes and edges touch."""
+
+    def score(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Tensor:
+        """Float32, one per node, higher = more out-of-distribution.
+
+        With a `batch_size` the model never runs on the whole graph, but on the receptive field of so many nodes at a
+        time, with the same scores; only the propagation of scores is over the whole graph. Memory then grows with the
+        largest of these receptive fields, which are small where neighbours have numbers near each other.
+
+            scores = detector.score(large, batch_size=10_000, hops=2)  # a model with two message-passing layers
+
+        Args:
+            data: The graph.
+            batch_size: How many nodes are scored at a time; None: all.
+            hops: With a `batch_size`, the receptive field of a model that is none of gnnsafe.models; see `score_new`.
+
+        Returns:
+            A score for each node.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The graph is unlike the training graph; or, with a `batch_size`, the receptive field of model
+                or method is not known or larger than is said.
+        """
+        if batch_size is None and hops is None:
+            return self._scored(self.outputs(data)).scores
+        return self._answers(data, batch_size, hops)[1].scores
+
+    def score_new(
+        self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
+    ) -> NewScores:
+        """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
+
+        Touched is every node that has one of `nodes` in its receptive field, that of model and method together. A model
+        that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few nodes
+        are scored on another part of the graph too, and where that makes a difference it is refused. A method
+        that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
+        whole, or, before that, of the training graph: score the whole again when much of it has changed.
+
+            touched, new = detector.score_new(data, nodes)
+            scores[touched] = new
+
+        Args:
+            data: The graph as it is now.
+            nodes: Those that came or changed and both ends of edges that came or went, as numbers or as a mask.
+            hops: The receptive field of a model that is none of gnnsafe.models: its number of message-passing layers.
+            touched: Whether all touched nodes are scored; False: the given ones alone, which reads far less where few
+                edges lead far.
+
+        Returns:
+            The numbers of the nodes that are scored, and their scores.
+
+        Raises:
+            NotFittedError: The detector is not fitted.
+            InputError: The receptive field of model or method is not known or larger than is said, or the graph is
+                unlike the training graph.
+        """
+        return self._score_new(data, nodes, hops, touched)[0]
+
+    def _score_new(
+        self, data: Graph, nodes: Tensor | Sequence[int], hops: int | None, touched: bool
+    ) -> tuple[NewScores, Tensor, Tensor]:
+        """The scores, what p-values compare, and the logits."""
+        parts = self._parts(data, hops, self.method.reach(), partial(part_scores, self.method))
+        given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
+        if not given.any():
+            scores = torch.empty(0, device=given.device)
+            return NewScores(scores.long(), scores), scores, scores.unsqueeze(1)
+        found, logits = new_scores(parts, given, touched=touched)
+        scores, compared = found.scores.T.contiguous()
+        return NewScores(found.nodes, scores), compared, logits
+
+    def _answers(
+        self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
+    ) -> tuple[PreparedGraph, Answers]:
+        """The graph, and what is to be said about its nodes: from one forward, or in batches."""
+        if batch_size is None:
+            require(hops is None, "hops", "be left out where there is no batch_size", hops)
+            outputs = self.outputs(data)
+            scored = self._scored(outputs)
+            return outputs.graph, Answers.of(
+                scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
+            )
+        require_whole("batch_size", batch_size, 1)
+        method = self.method
+        parts = self._parts(data, hops, method.base_reach, partial(rows_of, method))
+        answers = in_batches(parts, batch_size, logits=logits)
+        method = on_device(method, parts.graph.device).for_graph(answers.scores)
+        scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
+        self.method = scored.method
+        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
+
+    def _scored(self, outputs: Outputs) -> Scored:
+        """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""
+        scored = self.method.scored(outputs)
+        self.method = scored.method
+        return scored
+
+    def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+        graph = self.prepared(data)
+        trusted = self.classifier is None or (self.classifier.as_made and hops is None)
+        read = () if self.classifier is None else self.classifier.read(graph)
+        return Parts(self.method, self._outputs, graph, self._reach(reach, hops), read, trusted, score)
+
+    def _reach(self, own: int | None, hops: int | None) -> Reach:
+        """The receptive fields of the method's scores, as it says itself, and of the model."""
+        require_whole("base_reach", own or 0, 0)
+        if own is None:
+            raise InputError(
+                f"'method' must have a receptive field of so many hops (got {self.method!r}, which says none); use "
+                "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
+            )
+        model = None if self.classifier is None else self.classifier.model
+        if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
+            hops = model.reach
+            whole = f"{type(model).__name__}, which reads the whole graph at once"
+            require(hops is not None, "model", "have a receptive field of so many hops", whole, "use score(data)")
+        if hops is None and model is not None:
+            raise InputError(
+                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "
+                "receptive field in hops, as a rule its number of message-passing layers"
+            )
+        require_whole("hops", hops or 0, 0)
+        return Reach(own, hops or 0)

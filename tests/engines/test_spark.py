@@ -1,0 +1,100 @@
+"""What is asked of DuckDB, asked of Spark, in one file: so one worker starts it, which takes longer than most tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from tests.engines.conftest import SHORT_LIVED, detector, new_graph, tables, write
+from tests.engines.test_equal import (
+    METHODS,
+    NEAR,
+    check,
+    run,
+    test_a_value_worked_out_by_hand,  # noqa: F401 - asked here, too
+    test_false_discoveries_by_class_of_scaled_features_in_files,  # noqa: F401 - asked here, too
+    test_logits_of_anybodys_model,  # noqa: F401 - asked here, too
+)
+from tests.engines.test_faults import ENVIRONMENT
+from tests.engines.test_refusals import BAD
+
+from gnnsafe import engines
+from gnnsafe.errors import InputError
+from gnnsafe.methods import KNN, GNNSafe
+
+pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
+
+
+@pytest.fixture
+def name() -> str:
+    return "spark"
+
+
+@pytest.mark.parametrize("method", [NEAR, *METHODS[-2:]], ids=["TwoScale", *map(repr, METHODS[-2:])])
+def test_scores_are_memorys(method, opened, tmp_path):
+    made, graph = detector(method), new_graph("all")
+    check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize(("backbone", "undirected"), [("GraphSAGE", True), ("APPNP", True), ("GIN", False)])
+def test_backbones(backbone, undirected, opened, tmp_path):
+    made, graph = detector(KNN(), backbone, undirected=undirected), new_graph("all")
+    check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize("case", ["null feature", "unknown ends"])
+def test_bad_tables_are_refused_in_the_same_words(case, opened, tmp_path):
+    given, (damage, words) = tables(new_graph("directed")), BAD[case]
+    damage(given)
+    with opened("spark", tmp_path) as engine, pytest.raises(InputError) as caught:
+        engines.score(engine, detector("gnnsafe"), given.nodes, given.edges, out=tmp_path / "out")
+    assert words in str(caught.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+CLUSTER = """
+import sys, threading, time, warnings
+warnings.simplefilter("ignore")
+import psutil, pyspark, os
+os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
+from gnnsafe import engines
+from gnnsafe.detector import load
+folder = sys.argv[1]
+killed = []
+
+def kill():
+    while not killed:  # one of the two workers' processes, once the second step is there
+        time.sleep(0.05)
+        steps = [name for _, names, _ in os.walk(folder) for name in names if name == "step2"]
+        for process in psutil.Process().children(recursive=True) if steps else ():
+            try:
+                if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                    process.kill()
+                    killed.append(process.pid)
+                    break
+            except psutil.Error:  # it ended by itself
+                pass
+
+conf = {"spark.sql.shuffle.partitions": "2", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
+conf |= {f"spark.{part}.extraJavaOptions": sys.argv[2] for part in ("driver", "executor")}
+with engines.Spark(master="local-cluster[2,1,1024]", conf=conf, temp=folder) as engine:
+    threading.Thread(target=kill, daemon=True).start()
+    nodes, edges = folder + "/graph/nodes", folder + "/graph/edges"
+    engines.score(engine, load(folder + "/detector"), nodes, edges, out=folder + "/out")
+print("killed", len(killed))
+"""
+
+
+def test_a_killed_worker_does_not_lose_the_job(tmp_path):
+    graph, made = new_graph("all"), detector(GNNSafe(steps=1))
+    made.save(tmp_path / "detector")
+    write(graph, tmp_path / "graph")
+    command = [sys.executable, "-W", "ignore", "-c", CLUSTER, str(tmp_path), SHORT_LIVED]
+    result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert result.stdout.endswith("killed 1\n"), result.stderr[-2000:]
+    found = {row["id"]: row["score"] for row in parquet.read_table(tmp_path / "out").to_pylist()}
+    scores = made.score(graph).tolist()
+    np.testing.assert_allclose([found[node] for node in tables(graph).nodes["id"].to_pylist()], scores, rtol=1e-5)
