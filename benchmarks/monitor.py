@@ -7,8 +7,7 @@ since what the alarm promises does not depend on how good a model is; all else t
 
 - Calm streams, up to 40 days of ID test nodes: `random`, each day a random draw of nodes of the whole graph; `growing`,
   nodes that join the graph as they come, at first a half of it; `regions`, days of neighbours; `regions, apart`, the
-  same, but of the nodes within 4 hops of each other only one counted, ever, and `random, apart`; `regions, by region`
-  and `random, by region`, each node compared with calibration nodes of its own region (`gnnsafe monitor --regions`).
+  same, but no two neighbours counted in one day; `regions, as blocks`, the same, each day counted as one.
 - Changes: 10 calm days of random draws, then days of nodes of a shifted graph. The delay is how many shifted nodes were
   counted by the end of the day of the alarm. Beside it a daily two-sample test (Kolmogorov and Smirnov's, of the day's
   nodes beside the calibration nodes), whose threshold is set so that as many calm streams of that length, and of that
@@ -45,7 +44,6 @@ from gnnsafe.files import replacing
 from gnnsafe.graph import Data, changed
 from gnnsafe.models import GCN
 from gnnsafe.monitoring import Alarm, estimated_accuracy
-from gnnsafe.monitoring.cells import cells
 from gnnsafe.monitoring.drift import two_sample
 
 DAY, CALM_DAYS, BEFORE, AFTER = 50, 40, 10, 20
@@ -58,7 +56,6 @@ SEEDS = {
     "accuracies": 3,
 }  # growing: a forward for every day; changes: a model for each
 STREAMS = 5  # of a model
-HOPS = 4  # the receptive field of a GCN and GNNSafe
 
 
 @dataclass
@@ -77,14 +74,12 @@ class Watched:
         return cls(names, known.double().numpy(), decided.watched.double().numpy())
 
 
-def followed(
-    watched: Watched, days: list[np.ndarray], seed: int, where: list[np.ndarray] | None = None, known_at: Any = None
-) -> dict[str, Any]:
-    """The alarm and the daily test after each day: peaks and least p-values so far; with cells, compared in these."""
-    alarm, peaks, tests = Alarm.watching(watched.names, watched.known, cells=known_at, seed=seed), [], []
+def followed(watched: Watched, days: list[np.ndarray], seed: int, *, block: bool = False) -> dict[str, Any]:
+    """The alarm and the daily test after each day: peaks and least p-values so far."""
+    alarm, peaks, tests = Alarm.watching(watched.names, watched.known, seed=seed), [], []
     known = torch.from_numpy(watched.known[:, 0])
-    for number, day in enumerate(days):
-        alarm = alarm.after(day, None if where is None else where[number]) if len(day) else alarm
+    for day in days:
+        alarm = alarm.after(day, block=block) if len(day) else alarm
         peaks.append(round(alarm.log_peak, 3))
         tests.append(two_sample(torch.from_numpy(day[:, 0]), known).p_value if len(day) > 1 else 1.0)
     return {"peaks": peaks, "tests": tests, "loudest": alarm.loudest.name}
@@ -141,21 +136,16 @@ def regional(data: Data, nodes: np.ndarray, rng: np.random.Generator) -> np.ndar
     return np.array([node for node in found if wanted[node]])
 
 
-def apart(data: Data, days: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
-    """The days' nodes, but of those within `HOPS` of each other only the one that came first."""
-    taken, neighbours, kept = np.zeros(data.num_nodes, dtype=bool), _neighbours(data), []
-    for day in days:
-        found = []
-        for node in rng.permutation(day).tolist():
-            if not taken[node]:
-                found.append(node)
-                around = np.array([node])
-                for _ in range(HOPS):
-                    taken[around] = True
-                    around = np.unique(np.concatenate([neighbours[one] for one in around]))
-                taken[around] = True
-        kept.append(np.array(found, dtype=np.int64))
-    return kept
+def apart(data: Data, nodes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The nodes, but of neighbours only one, in a random order."""
+    taken = np.zeros(data.num_nodes, dtype=bool)
+    kept, neighbours = [], _neighbours(data)
+    for node in rng.permutation(nodes).tolist():
+        if not taken[node]:
+            kept.append(node)
+            taken[neighbours[node]] = True
+            taken[node] = True
+    return np.array(kept)
 
 
 @lru_cache(maxsize=1)
@@ -180,16 +170,15 @@ def calm(name: str, seed: int, root: str | None, epochs: int) -> list[dict[str, 
     data = redrawn(data, seed)
     rng, records = np.random.default_rng(seed), []
     nodes = rng.permutation(data.test_mask.nonzero().flatten().numpy())
-    days = {"random": chunks(nodes), "random, by region": chunks(nodes)}
+    days = {"random": chunks(nodes)}
     if seed % STREAMS == 0:
-        walk = chunks(regional(data, nodes, rng))
-        days |= {"regions": walk, "regions, apart": apart(data, walk, rng), "regions, by region": walk}
-        days |= {"random, apart": apart(data, chunks(nodes), rng)}
+        walk = regional(data, nodes, rng)
+        days |= {"regions": chunks(walk), "regions, apart": [apart(data, day, rng) for day in chunks(walk)]}
+        days |= {"regions, as blocks": chunks(walk)}
     for method, detector in detectors(model, data):
-        watched, at = Watched.of(detector, data), cells(detector, data)
+        watched = Watched.of(detector, data)
         for way, numbers in days.items():
-            local = [at.nodes[day] for day in numbers] if "by region" in way else None
-            found = followed(watched, [watched.rows[day] for day in numbers], seed, local, local and at.known)
+            found = followed(watched, [watched.rows[day] for day in numbers], seed, block="blocks" in way)
             records.append({"kind": "calm", "way": way, "graph": name, "method": method, "seed": seed, **found})
     return records
 
@@ -246,14 +235,11 @@ def changes(name: str, seed: int, root: str | None, epochs: int) -> list[dict[st
         calm_nodes = rng.permutation(before.test_mask.nonzero().flatten().numpy())
         for method, detector in made:
             here, there = Watched.of(detector, before), Watched.of(detector, after)
-            first, later = chunks(calm_nodes, BEFORE), chunks(rng.permutation(nodes), AFTER)
-            days = [here.rows[day] for day in first] + [there.rows[day] for day in later]
+            days = [here.rows[day] for day in chunks(calm_nodes, BEFORE)]
+            days += [there.rows[day] for day in chunks(rng.permutation(nodes), AFTER)]
             found = followed(here, days, seed)
-            at, then = cells(detector, before), cells(detector, after)
-            where = [at.nodes[day] for day in first] + [then.nodes[day] for day in later]
-            local = {"local": followed(here, days, seed, where, at.known)["peaks"]}
             record = {"kind": "change", "change": change, "graph": name, "method": method, "seed": seed}
-            records.append({**record, "before": len(first), **found, **local})
+            records.append({**record, "before": len(chunks(calm_nodes, BEFORE)), **found})
     return records
 
 

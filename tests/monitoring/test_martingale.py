@@ -39,6 +39,13 @@ def test_the_first_run_by_hand():
     assert math.exp(second.log_value) == pytest.approx(1 / 3 + float((stakes * np.array(small + large + waves)).sum()))
 
 
+def test_a_block_counts_as_one_by_its_mean():
+    p = np.array([0.1, 0.3, 0.9])
+    block = Martingale().after(p, block=True)
+    each = [math.exp(Martingale().after(p[[k]]).log_value) for k in range(3)]
+    assert math.exp(block.log_value) == pytest.approx(np.mean(each))
+
+
 def test_the_peak_is_of_every_moment_not_only_of_the_end_of_a_run():
     found = Martingale().after(np.concatenate([np.full(20, 0.001), np.linspace(0.02, 0.98, 300)]))
     assert found.log_peak > 30

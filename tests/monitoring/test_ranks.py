@@ -68,6 +68,13 @@ def test_p_values_are_uniform_and_independent_for_all_time(ties, count):
     assert streams.mean(axis=1).std() == pytest.approx(np.sqrt(1 / 12 / 60), rel=0.15)
 
 
+def test_a_block_is_not_compared_with_itself_and_one_of_it_joins():
+    ranks = Ranks.among(np.array([1.0, 2.0, 3.0]), Fixed())
+    p, after = ranks.after(np.array([9.0, 9.1, 0.0]), Fixed(), block=True)
+    assert p.tolist() == [0.125, 0.125, 0.875]
+    assert after.gaps.tolist() == [1, 1, 1, 2]
+
+
 def test_scores_that_say_nothing_are_left_out_of_the_calibration():
     assert len(Ranks.among(np.array([1.0, np.nan]), Fixed()).gaps) == 2
     with pytest.raises(InputError, match="at least one score"):

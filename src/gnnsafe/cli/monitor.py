@@ -69,8 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"the alarm (default: {ALPHA})",
     )  # fmt: skip
     parser.add_argument(
-        "--regions", action="store_true", help="compare each node with calibration nodes of its own region of the "
-        "graph, for nodes that come region by region: slower to notice a change; in all runs of a stream or in none",
+        "--blocks", action="store_true", help="count the new nodes of this graph as one, by the mean of their bets, "
+        "since they are neighbours or otherwise alike: slower, with fewer false alarms of nodes that come by region",
     )  # fmt: skip
     parser.add_argument(
         "--report", metavar="FILE", type=path, help="write the drift report, a page that needs no network"
@@ -112,11 +112,9 @@ def _appended(arguments: argparse.Namespace, history: History) -> str:
         progress.update(task, description="Scoring", completed=1)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*nodes are flagged")  # which is what the judgement is about
-            observed = observe(
-                detector, moved(data, chosen_device(arguments.device)), name=arguments.graph, regions=arguments.regions
-            )
+            observed = observe(detector, moved(data, chosen_device(arguments.device)), name=arguments.graph)
         progress.update(task, description="Judging", completed=2)
-        return history.append(observed).entry.detector
+        return history.append(observed, block=arguments.blocks).entry.detector
 
 
 def _newest(history: History) -> str:

@@ -9,8 +9,6 @@ whole, the other half shared by the pieces. The alarm is raised as soon as
 which by Ville's inequality for each and the sum of their error rates happens with a probability of at most α. (Their
 mean would be a little higher and is no martingale: p-values of one score are uniform given the past of that score, not
 given the past of all of them together, from which one may learn where the first one's nodes lie.)
-
-Nodes are ranked among all calibration nodes or, where these come with `cells`, among those of their own: see `cells`.
 """
 
 from __future__ import annotations
@@ -25,12 +23,11 @@ from numpy.typing import NDArray
 
 from gnnsafe.errors import InputError, require, require_seed
 from gnnsafe.monitoring.martingale import Martingale
-from gnnsafe.monitoring.ranks import ALL, Ranks
+from gnnsafe.monitoring.ranks import Ranks
 
 __all__ = ["Alarm", "Channel"]
 
 Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 WHOLE = 0.5  # the weight of the first score, where there are several
 
 
@@ -42,8 +39,7 @@ class Channel:
     column: int
     """Its place among the scores that are watched."""
     weight: float
-    ranks: dict[int, Ranks]
-    """By cell; `ALL` of who is compared with all."""
+    ranks: Ranks
     martingale: Martingale = field(default_factory=Martingale)
 
     @property
@@ -56,14 +52,10 @@ class Channel:
         """log(weight · M) at its highest."""
         return math.log(self.weight) + self.martingale.log_peak
 
-    def after(self, scores: Floats, cells: Whole, rng: np.random.Generator) -> Channel:
-        """Once more nodes were counted; those about which it says nothing, NaN, or that have none beside, are not."""
-        p, ranks = np.full(len(scores), np.nan), dict(self.ranks)
-        heard = ~np.isnan(scores)
-        for cell in [int(one) for one in np.unique(cells) if int(one) in ranks]:
-            here = heard & (cells == cell)
-            p[here], ranks[cell] = ranks[cell].after(scores[here], rng)
-        return Channel(self.name, self.column, self.weight, ranks, self.martingale.after(p[~np.isnan(p)]))
+    def after(self, scores: Floats, rng: np.random.Generator, *, block: bool = False) -> Channel:
+        """Once more nodes were counted; those about which it says nothing, NaN, are not."""
+        p, ranks = self.ranks.after(scores[~np.isnan(scores)], rng, block=block)
+        return Channel(self.name, self.column, self.weight, ranks, self.martingale.after(p, block=block))
 
 
 @dataclass(frozen=True)
@@ -78,13 +70,12 @@ class Alarm:
     runs: int = 0
 
     @classmethod
-    def watching(cls, names: Sequence[str], calibration: Floats, *, cells: Whole | None = None, seed: int = 0) -> Alarm:
+    def watching(cls, names: Sequence[str], calibration: Floats, *, seed: int = 0) -> Alarm:
         """Before any node came.
 
         Args:
             names: What each score that is watched is called.
             calibration: Those scores of held-out ID nodes, [nodes, scores]; NaN where one says nothing.
-            cells: The cell of each of these nodes, where nodes are compared within cells.
             seed: Of the random order of nodes and of equal scores.
         """
         require_seed(seed)
@@ -98,34 +89,23 @@ class Alarm:
         weights = [1.0] if not several else [WHOLE] + [(1 - WHOLE) / several] * several
         rng = np.random.default_rng([seed, 0])
         channels = [
-            Channel(names[number], number, weight, _ranks(known[:, number], cells, rng))
+            Channel(names[number], number, weight, Ranks.among(known[:, number], rng))
             for number, weight in zip(heard, weights, strict=True)
         ]
         return cls(tuple(channels), seed)
 
-    def after(self, scores: Floats, cells: Whole | None = None) -> Alarm:
+    def after(self, scores: Floats, *, block: bool = False) -> Alarm:
         """Once the nodes of another run were counted, in a random order.
 
         Args:
             scores: What is watched, [nodes, scores], of nodes that were never counted before.
-            cells: Where each of them is compared; with all calibration nodes unless told.
+            block: Count them as one, for runs whose nodes are neighbours or otherwise alike.
         """
         run = self.runs + 1
         rng = np.random.default_rng([self.seed, run])
-        order = rng.permutation(len(scores))
-        rows = np.asarray(scores, dtype=np.float64)[order]
-        where = np.full(len(rows), ALL) if cells is None else cells[order]
-        channels = tuple(channel.after(rows[:, channel.column], where, rng) for channel in self.channels)
+        rows = np.asarray(scores, dtype=np.float64)[rng.permutation(len(scores))]
+        channels = tuple(channel.after(rows[:, channel.column], rng, block=block) for channel in self.channels)
         return Alarm(channels, self.seed, run)
-
-    @property
-    def local(self) -> bool:
-        """Whether nodes are compared within cells."""
-        return any(len(channel.ranks) > 1 for channel in self.channels)
-
-    def compares(self, cells: Whole) -> NDArray[np.bool_]:
-        """Which nodes, by their cells, have calibration nodes to be compared with."""
-        return np.isin(cells, list(self.channels[0].ranks))
 
     @property
     def loudest(self) -> Channel:
@@ -156,8 +136,7 @@ class Alarm:
         """The state, as JSON has it."""
         channels = [
             {
-                "name": one.name, "column": one.column, "weight": one.weight,
-                "ranks": {str(cell): ranks.to_dict() for cell, ranks in one.ranks.items()},
+                "name": one.name, "column": one.column, "weight": one.weight, "ranks": one.ranks.to_dict(),
                 "martingale": one.martingale.to_dict(),
             }
             for one in self.channels
@@ -172,7 +151,7 @@ class Alarm:
                 Channel(
                     **{
                         **one,
-                        "ranks": {int(cell): Ranks.from_dict(ranks) for cell, ranks in one["ranks"].items()},
+                        "ranks": Ranks.from_dict(one["ranks"]),
                         "martingale": Martingale.from_dict(one["martingale"]),
                     }
                 )
@@ -181,11 +160,3 @@ class Alarm:
             return cls(channels, state["seed"], state["runs"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"'state' must be the state of an alarm (got one without {error})") from error
-
-
-def _ranks(known: Floats, cells: Whole | None, rng: np.random.Generator) -> dict[int, Ranks]:
-    """Before any node came, by cell; a cell in which no calibration node says anything has none."""
-    found = {ALL: Ranks.among(known, rng)}
-    for cell in [] if cells is None else np.unique(cells[~np.isnan(known)]).tolist():
-        found[cell] = Ranks.among(known[cells == cell], rng)
-    return found

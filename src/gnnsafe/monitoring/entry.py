@@ -21,9 +21,7 @@ from gnnsafe.hashing import content, digest, row_digests
 from gnnsafe.held_out import KnownNodes
 from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
 from gnnsafe.monitoring.alarm import Alarm
-from gnnsafe.monitoring.cells import Cells, cells
 from gnnsafe.monitoring.drift import TwoSample, stability, two_sample
-from gnnsafe.monitoring.ranks import ALL
 from gnnsafe.monitoring.summaries import (
     Features,
     Region,
@@ -101,9 +99,6 @@ class Observation:
     """Nodes that neither taught nor calibrated the detector."""
     digests: NDArray[np.uint32]
     """A hash of the features of each candidate: by it a node that comes again is known."""
-    cells: NDArray[np.int64]
-    """Where each candidate is compared: see `gnnsafe.monitoring.cells`."""
-    by_region: bool
     feature_names: tuple[str, ...] | None = None
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -119,7 +114,6 @@ def observe(
     name: str = "",
     false_alarm: float = FALSE_ALARM,
     mask: Tensor | None = None,
-    regions: bool = False,
     time: datetime | None = None,
     batch_size: int | None = None,
     hops: int | None = None,
@@ -133,8 +127,6 @@ def observe(
         false_alarm: Of ID nodes at most this share is flagged.
         mask: The nodes that came: no others are counted by the alarm. Unless told, all that neither taught nor
             calibrated the detector; those that were counted before are never counted again.
-        regions: Compare each node with calibration nodes of its own region, for streams whose nodes come region by
-            region; slower to notice a change. In all runs of a stream or in none.
         time: When; now unless told.
         batch_size: How many nodes are scored at a time; see `Detector.score`.
         hops: With a `batch_size`, the model's receptive field; see `Detector.score`.
@@ -147,15 +139,12 @@ def observe(
     require(len(decided) > 0, "data", "have a node", "none")
     names, known = detector.watching()
     candidates, digests = _candidates(detector, data, mask)
-    where = cells(detector, data) if regions else Cells(np.full(len(decided), ALL), None)
     return Observation(
         _entry(detector, data, decided, known, name=name, level=false_alarm, time=time),
         decided,
-        Alarm.watching(names, known.double().numpy(), cells=where.known),
+        Alarm.watching(names, known.double().numpy()),
         candidates,
         digests,
-        where.nodes[candidates],
-        regions,
         None if detector.feature_names_ is None else tuple(map(str, detector.feature_names_)),
     )
 

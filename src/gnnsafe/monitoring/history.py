@@ -91,22 +91,22 @@ class History:
         """Let go of connections."""
         self._engine.dispose()
 
-    def append(self, observed: Observation) -> Judged:
+    def append(self, observed: Observation, *, block: bool = False) -> Judged:
         """Add an entry and judge the stream of its detector: all in one transaction.
 
         Args:
             observed: What `observe` made of a graph.
+            block: Count its nodes as one, by the mean of their bets, where they are neighbours or otherwise alike;
+                nodes that come in no particular order count one by one.
 
         Raises:
             HistoryError: The database cannot be reached or written; then nothing was added.
-            InputError: Nodes were compared within regions before and are not now, or the other way round.
         """
         with self._transaction(write=True) as connection:
             alarm = _state(connection, observed.entry.detector) or observed.calm
-            _check_regions(alarm, observed)
-            fresh = ~_among(observed.digests, self._seen(connection, observed.entry.detector))
-            chosen = (fresh & alarm.compares(observed.cells)).nonzero()[0]
-            after = alarm.after(observed.scores(chosen), observed.cells[chosen]) if len(chosen) else alarm
+            seen = self._seen(connection, observed.entry.detector)
+            chosen = (~_among(observed.digests, seen)).nonzero()[0]
+            after = alarm.after(observed.scores(chosen), block=block) if len(chosen) else alarm
             row = _row(observed, after, observed.digests[chosen])
             number = _insert(connection, row, after, observed.feature_names)
             return _judged({**row, "number": number})
@@ -246,13 +246,6 @@ def _state(connection: Connection, detector: str) -> Alarm | None:
     table = _tables().tables["gnnsafe_alarms"]
     found = connection.execute(sa.select(table.c.state).where(table.c.detector == detector)).scalar()
     return None if found is None else Alarm.from_dict(json.loads(zlib.decompress(found)))
-
-
-def _check_regions(alarm: Alarm, observed: Observation) -> None:
-    rule = "be as in the runs before, in all of them or in none"
-    remedy = "begin another history, the first graph being one that holds the detector's training nodes"
-    given = "with" if observed.by_region else "without"
-    require(alarm.local == observed.by_region, "regions", rule, given, remedy)
 
 
 def _among(digests: NDArray[np.uint32], known: NDArray[np.uint32]) -> NDArray[np.bool_]:

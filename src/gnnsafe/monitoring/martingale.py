@@ -81,15 +81,22 @@ class Martingale:
         """log M now."""
         return float(np.logaddexp.reduce([self.log_cash, *self.log_stakes]))
 
-    def after(self, p: Floats) -> Martingale:
-        """The martingale after one more run with these p-values, in their order; one without any changes nothing."""
+    def after(self, p: Floats, *, block: bool = False) -> Martingale:
+        """The martingale after one more run with these p-values, in their order; one without any changes nothing.
+
+        As a `block` they count as one, by the mean of f(p) over them: its expectation is 1 however they depend on each
+        other, as long as each is uniform given the runs before.
+        """
         if len(p) == 0:
             return self
         runs = self.runs + 1
         moved = self.log_cash - math.log(runs + 1)  # of the cash, to all bets
         cash = self.log_cash + math.log(runs / (runs + 1))
         staked = np.logaddexp(np.array(self.log_stakes), moved - math.log(BETS))
-        path = staked + np.cumsum(log_bets(p), axis=0)
+        logs = log_bets(p)
+        path = staked + (
+            np.logaddexp.reduce(logs, axis=0)[None] - math.log(len(p)) if block else np.cumsum(logs, axis=0)
+        )
         values = np.logaddexp(np.logaddexp.reduce(path, axis=1), cash)
         peak = max(self.log_peak, float(values.max()))
         return replace(self, log_cash=cash, log_stakes=tuple(path[-1].tolist()), runs=runs,

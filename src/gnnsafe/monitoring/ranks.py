@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 
 from gnnsafe.errors import require
 
-__all__ = ["ALL", "SLOTS", "Ranks"]
+__all__ = ["SLOTS", "Ranks"]
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 SLOTS = 500
-ALL = -1  # the cell of who is compared with all calibration nodes
 BLOCK = 512  # nodes that are compared with each other at once
 
 
@@ -61,10 +60,20 @@ class Ranks:
         gaps = np.diff(np.concatenate([[0], np.arange(step, len(known) + 1, step), [len(known) + 1]]))
         return cls(known[kept], ties[kept], gaps.astype(np.int64))
 
-    def after(self, scores: Floats, rng: np.random.Generator) -> tuple[Floats, Ranks]:
-        """The p-values of a batch of scores, in their order, and the ranks for those to come."""
+    def after(self, scores: Floats, rng: np.random.Generator, *, block: bool = False) -> tuple[Floats, Ranks]:
+        """The p-values of a batch of scores, in their order, and the ranks for those to come.
+
+        The nodes of a `block` are not compared with each other, and the first of them joins for all: a block of nodes
+        that are alike says little more than one of them about what is usual.
+        """
         slots = self._slots(np.asarray(scores, dtype=np.float64), rng)
         gaps, found = self.gaps.copy(), np.empty(len(slots))
+        if block and len(slots):
+            above = gaps[::-1].cumsum()[::-1][slots] - gaps[slots]
+            gaps[slots[0]] += 1
+            return (above + (1 - rng.random(len(slots))) * self.gaps[slots]) / self.gaps.sum(), Ranks(
+                self.separators, self.ties, gaps
+            )
         for start in range(0, len(slots), BLOCK):
             part = slots[start : start + BLOCK]
             earlier = np.tri(len(part), k=-1, dtype=bool)

@@ -5,6 +5,7 @@ Vega, which draws the reports, needs a policy that allows evaluated code; here n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -163,13 +164,26 @@ def _across(kind: str, y: float) -> Markup:
 
 
 def _axis(low: float, high: float, unit: str) -> list[Markup]:
-    values = [low + (high - low) * tick / TICKS for tick in range(TICKS + 1)]
+    values = _ticks(low, high)
     heights = [_height(value, low, high) for value in values]
     texts = [
         _tag("text", f"{value:.3g}{unit}", cls="tick", x=LEFT - 5, y=f"{y + 4:.1f}", text_anchor="end")
         for value, y in zip(values, heights, strict=True)
     ]
     return [*(_across("grid", y) for y in heights), *texts]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two, about `TICKS` of them.
+
+    >>> _ticks(-0.234, 2.11), _ticks(0, 14.9), _ticks(0, 100)
+    ([0.0, 1.0, 2.0], [0.0, 5.0, 10.0], [0.0, 25.0, 50.0, 75.0, 100.0])
+    """
+    least = (high - low) / TICKS
+    unit = 10.0 ** math.floor(math.log10(least))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= least * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [step * number for number in range(first, last + 1)]
 
 
 def _ends(labels: Sequence[str]) -> list[Markup]:

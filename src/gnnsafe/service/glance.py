@@ -66,7 +66,8 @@ def _now(service: Service) -> dict[str, Any]:
     summary = kept.columns.summary()
     low, high = _band(service, summary)
     share = summary.flagged / max(summary.nodes, 1)
-    usual = "within what is expected" if share <= high else "more than is expected"
+    word = "less than" if share < low else "more than" if share > high else "within what"
+    usual = f"{word} is expected"
     chart = bars(
         summary.p_values, title="p-values of the kept graph", expected=summary.nodes / BINS,
         words=f"{summary.p_values[0]:,} of {summary.nodes:,} nodes have a p-value below {1 / BINS:.2f}, where "
