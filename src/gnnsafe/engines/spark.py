@@ -103,7 +103,7 @@ class Spark(Engine):
         with self._one_line(source if isinstance(source, str) else name):
             frame = self._read(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
             self._named(name, frame)
-            return to_arrow_schema(frame.schema)
+            return to_arrow_schema(frame.schema, timezone="UTC")
 
     def _read(self, path: str) -> Any:
         check_there(path)
