@@ -247,9 +247,7 @@ class Outputs:
             attributes = {name: getattr(data, name)[:0] for name in row_kinds(data, read, "edge")}
         return self.again(self.graph.without_edges(**attributes))
 
-    def again(
-        self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None
-    ) -> Outputs:
+    def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """The same model asked again: about another graph, with gradients, or with an edited embedding."""
         if self.classifier is None:
             raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")
