@@ -136,11 +136,12 @@ class TestFigures:
         (stored,) = json.loads(out)["graphs"]
         assert (code, stored.keys()) == (0, one.keys())
         assert (stored["nodes"], stored["flagged"]) == (120, one["flagged"])
-        by_engine = figures(call, "score-logits")
+        code, out, _ = call(f"{CALLS['score-logits']}/new --json")
+        by_engine = json.loads(out)
         assert {name: by_engine[name] for name in ("nodes", "flagged", "expected_false_alarms")} == {
             name: one[name] for name in ("nodes", "flagged", "expected_false_alarms")
         }
-        assert by_engine["files"] == [{"kind": "Parts", "path": str(folder / "parts")}]
+        assert by_engine["files"] == [{"kind": "Parts", "path": str(folder / "parts" / "new")}]
 
     def test_of_a_saved_detector(self, call, folder):
         found = figures(call, "inspect")
