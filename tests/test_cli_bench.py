@@ -167,6 +167,15 @@ def test_ctrl_c_says_what_is_kept(finished, tmp_path, capsys, monkeypatch):
     )
 
 
+def test_ctrl_c_before_the_first_cell_says_where_all_is_kept(tmp_path, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gnnsafe.cli.bench._run", interrupt)
+    assert cli.main([*TINY, "--out", str(tmp_path)]) == 130
+    assert f"interrupted; what is finished is kept in {tmp_path}; the same command" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

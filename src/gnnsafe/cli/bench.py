@@ -107,7 +107,7 @@ def _bench(arguments: argparse.Namespace) -> Answer:
         return _run(arguments)
     except KeyboardInterrupt as stop:
         kept = f"what is finished is kept in {arguments.out}"
-        raise KeyboardInterrupt(f"{stop or kept}; the same command goes on from there") from stop
+        raise KeyboardInterrupt(f"{str(stop) or kept}; the same command goes on from there") from stop
 
 
 def _run(arguments: argparse.Namespace) -> Answer:
