@@ -72,6 +72,7 @@ def test_infinity_in_sparse_features_is_found():
         (torch.ones(3), r"'train_mask' must be a boolean tensor .*got torch.float32"),
         (torch.ones(2, dtype=torch.bool), r"shape \[3\] \(got torch.bool \[2\]\)"),
         (torch.zeros(3, dtype=torch.bool), r"'train_mask' must hold at least one node \(got an empty mask\)"),
+        (torch.tensor(True), r"'train_mask' must be a boolean tensor of shape \[3\] \(got torch.bool \[\]\)"),
         ([True, False, True], r"'train_mask' must be a torch.Tensor \(got list\)"),
     ],
 )

@@ -60,7 +60,10 @@ def test_huge_logits_do_not_overflow():
     assert gnnsafe.energy(torch.tensor([[1e4, 0.0]])).item() == -1e4
 
 
-@pytest.mark.parametrize("score", [gnnsafe.energy, gnnsafe.max_softmax, gnnsafe.max_logit, gnnsafe.entropy])
+@pytest.mark.parametrize(
+    "score",
+    [gnnsafe.energy, gnnsafe.max_softmax, gnnsafe.max_logit, gnnsafe.entropy, gnnsafe.generalized_entropy],
+)
 @pytest.mark.parametrize(
     ("logits", "message"),
     [

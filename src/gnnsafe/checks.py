@@ -244,8 +244,8 @@ def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:
     """`mask`, once it is known to be boolean, one entry per node, with at least one node in it."""
     mask = check_tensor(name, mask)
-    splits = mask.dim() == 2 and mask.dtype == torch.bool and len(mask) == num_nodes
-    require(not splits, name, "be one mask", f"{mask.shape[-1]} splits", f"choose a column, such as {name}[:, 0]")
+    if mask.dim() == 2 and mask.dtype == torch.bool and len(mask) == num_nodes:
+        require(False, name, "be one mask", f"{mask.shape[1]} splits", f"choose a column, such as {name}[:, 0]")
     require(
         mask.dtype == torch.bool and mask.shape == (num_nodes,),
         name, f"be a boolean tensor of shape [{num_nodes}]", Shape(mask),

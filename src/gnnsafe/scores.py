@@ -155,6 +155,7 @@ def generalized_entropy(logits: Tensor, *, gamma: float = 0.1, task: Task = "mul
     [1.0]
     """
     check_gamma(gamma)
+    check_logits(logits)
     log_p = log_probabilities(logits.double(), task=task)  # float32 does not tell 1 − p of sure predictions apart
     log_rest = torch.log(-torch.expm1(log_p))
     return (gamma * (log_p + log_rest)).exp().sum(dim=-1).to(logits.dtype)
