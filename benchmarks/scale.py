@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -73,22 +72,23 @@ def detector(folder: Path, row: Row) -> None:
     gnnsafe.Detector(model, method).fit(graph).calibrate(graph).save(folder)
 
 
-def tree_memory(root: int) -> int:
-    """Bytes of memory that a process and all its children hold; what they share is counted once (PSS)."""
+def tree_use(root: int) -> tuple[int, float]:
+    """Bytes of memory that a process and all its children hold, shared ones once (PSS), and seconds of processors."""
     import psutil
 
-    total = 0
+    total, seconds = 0, 0.0
     try:
         family = [psutil.Process(root), *psutil.Process(root).children(recursive=True)]
     except psutil.Error:
-        return 0
+        return 0, 0.0
     for process in family:
         try:
             lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
             total += next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        except (OSError, StopIteration):
+            seconds += sum(process.cpu_times()[:2])
+        except (OSError, StopIteration, psutil.Error):
             continue
-    return total
+    return total, seconds
 
 
 def folder_size(folder: Path) -> int:
@@ -105,16 +105,17 @@ def folder_size(folder: Path) -> int:
 
 def measured(command: list[str], temp: Path) -> dict[str, float]:
     """Seconds, peak memory and peak disk of a command."""
-    peak = {"memory": 0, "disk": 0}
+    peak = {"memory": 0, "disk": 0, "cpu": 0.0}
     done = threading.Event()
     load = os.getloadavg()[0]  # of others, over the minute before
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
     def watch() -> None:
         count = 0
-        while not done.wait(0.2):
-            peak["memory"] = max(peak["memory"], tree_memory(process.pid))
+        while not done.wait(0.5):
+            memory, cpu = tree_use(process.pid)  # of the JVM too, which is no child that anybody waits for
+            peak["memory"], peak["cpu"] = max(peak["memory"], memory), max(peak["cpu"], cpu)
             if count % 10 == 0:
                 peak["disk"] = max(peak["disk"], folder_size(temp))
             count += 1
@@ -123,13 +124,12 @@ def measured(command: list[str], temp: Path) -> dict[str, float]:
     watcher.start()
     out, err = process.communicate()
     seconds = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
     done.set()
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)}\n{out}\n{err}")
-    return {"seconds": seconds, "cpu": cpu, "load": load, "gigabytes": peak["memory"] / 1e9, "disk": peak["disk"] / 1e9}
+    used = {"cpu": peak["cpu"], "gigabytes": peak["memory"] / 1e9, "disk": peak["disk"] / 1e9}
+    return {"seconds": seconds, "load": load, **used}
 
 
 def memory_run(graph: Path, folder: Path) -> None:
