@@ -54,6 +54,7 @@ __all__ = [
     "WorkerError",
     "is_number",
     "require",
+    "require_flag",
     "require_known",
     "require_seed",
     "require_whole",
@@ -153,8 +154,8 @@ def require(holds: bool, name: str, rule: str, got: object, remedy: str = "") ->
         raise InputError(f"'{name}' must {rule} (got {got})" + (f"; {remedy}" if remedy else ""))
 
 
-def require_whole(name: str, value: object, least: int) -> None:
-    """Raise an `InputError` unless `value` is a whole number (Python's or numpy's, not a bool) of at least `least`.
+def require_whole(name: str, value: object, least: int, most: int = 2**31 - 1) -> None:
+    """Raise an `InputError` unless `value` is a whole number (Python's or numpy's, not a bool), `least` to `most`.
 
     >>> require_whole("steps", -1, 0)
     Traceback (most recent call last):
@@ -162,6 +163,17 @@ def require_whole(name: str, value: object, least: int) -> None:
     """
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     require(whole and value >= least, name, f"be a whole number >= {least}", repr(value))  # type: ignore[operator]
+    require(value <= most, name, f"be <= {most}", value)  # type: ignore[operator]
+
+
+def require_flag(name: str, value: object) -> None:
+    """Raise an `InputError` unless `value` is True or False.
+
+    >>> require_flag("touched", "no")
+    Traceback (most recent call last):
+    gnnsafe.errors.InputError: 'touched' must be True or False (got 'no')
+    """
+    require(isinstance(value, bool), name, "be True or False", repr(value))
 
 
 def require_seed(seed: object) -> None:
@@ -171,8 +183,7 @@ def require_seed(seed: object) -> None:
     Traceback (most recent call last):
     gnnsafe.errors.InputError: 'seed' must be a whole number >= 0 (got True)
     """
-    require_whole("seed", seed, 0)
-    require(seed < 2**64, "seed", "be < 2**64", seed)  # type: ignore[operator]
+    require_whole("seed", seed, 0, 2**64 - 1)
 
 
 def is_number(value: object) -> bool:

@@ -11,11 +11,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gnnsafe.errors import InputError
+from gnnsafe.errors import InputError, require
 
-__all__ = ["locked", "replacing", "writable"]
+__all__ = ["given_path", "locked", "replacing", "writable"]
 
 log = logging.getLogger(__name__)
+
+
+def given_path(name: str, path: object) -> Path:
+    """What a user gave as a path, once it is known to be one."""
+    usable = isinstance(path, str | os.PathLike) and "\0" not in os.fsdecode(path)
+    require(usable, name, "be a path", repr(path))
+    return Path(path)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -71,6 +71,7 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     [-1.3862...]
     """
     check_temperature(temperature)
+    temperature = float(temperature)  # torch takes no integer of more than 64 bits
     rows = torch.split(_heads(logits, task), ROWS)
     parts = [torch.logsumexp(part if temperature == 1 else part.double() / temperature, dim=-1) for part in rows]
     free = parts[0] if len(parts) == 1 else torch.cat(parts)

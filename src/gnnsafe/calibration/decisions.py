@@ -22,7 +22,7 @@ from gnnsafe.calibration.p_values import (
 )
 from gnnsafe.calibration.sets import ROUNDING, KnownClasses
 from gnnsafe.checks import check_mask, check_scores
-from gnnsafe.errors import CalibrationWarning, require, require_known, require_seed
+from gnnsafe.errors import CalibrationWarning, require, require_flag, require_known, require_seed
 
 __all__ = ["Calibration", "rare"]
 
@@ -142,6 +142,7 @@ class Calibration:
         """
         given = [name for name, level in (("false_alarm", false_alarm), ("fdr", fdr)) if level is not None]
         require(len(given) == 1, "false_alarm", "be given, or fdr, but not both", " and ".join(given) or "neither")
+        require_flag("storey", storey)
         require(not storey or fdr is not None, "storey", "be left out but with fdr", storey)
         nodes = int(counts.sum())
         if fdr is not None:

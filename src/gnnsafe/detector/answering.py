@@ -12,7 +12,7 @@ from gnnsafe.batches import Answers, in_batches
 from gnnsafe.checks import check_nodes
 from gnnsafe.detector.scoring import Scorer
 from gnnsafe.devices import on_device
-from gnnsafe.errors import InputError, require, require_whole
+from gnnsafe.errors import InputError, require, require_flag, require_whole
 from gnnsafe.graph import Graph
 from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
 from gnnsafe.models import MODELS, Model
@@ -87,6 +87,7 @@ class Answering(Scorer):
         self, data: Graph, nodes: Tensor | Sequence[int], hops: int | None, touched: bool
     ) -> tuple[NewScores, Tensor, Tensor]:
         """The scores, what p-values compare, and the logits."""
+        require_flag("touched", touched)
         parts = self._parts(data, hops, self.method.reach(), partial(part_scores, self.method))
         given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
         if not given.any():
@@ -131,12 +132,12 @@ class Answering(Scorer):
 
     def _reach(self, own: int | None, hops: int | None) -> Reach:
         """The receptive fields of the method's scores, as it says itself, and of the model."""
-        require_whole("base_reach", own or 0, 0)
         if own is None:
             raise InputError(
                 f"'method' must have a receptive field of so many hops (got {self.method!r}, which says none); use "
                 "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
             )
+        require_whole("base_reach", own, 0)
         model = None if self.classifier is None else self.classifier.model
         if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
             hops = model.reach
@@ -147,5 +148,6 @@ class Answering(Scorer):
                 f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "
                 "receptive field in hops, as a rule its number of message-passing layers"
             )
-        require_whole("hops", hops or 0, 0)
-        return Reach(own, hops or 0)
+        hops = 0 if hops is None else hops
+        require_whole("hops", hops, 0)
+        return Reach(own, hops)

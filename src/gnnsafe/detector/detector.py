@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from torch import Tensor
 
@@ -18,8 +17,9 @@ from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.saving import save
 from gnnsafe.detector.sets import ClassSets
 from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
-from gnnsafe.errors import CalibrationWarning, require
+from gnnsafe.errors import CalibrationWarning, require, require_flag
 from gnnsafe.explanation import Explanation, explanation
+from gnnsafe.files import given_path
 from gnnsafe.graph import Graph, node_ids, node_labels, node_mask, node_number
 from gnnsafe.methods import Method
 from gnnsafe.new_scores import NewDecisions
@@ -80,6 +80,7 @@ class Detector(Answering):
             NotFittedError: The detector is not fitted.
             InputError: The mask holds training nodes or none, or the graph is unlike the training graph.
         """
+        require_flag("by_class", by_class)
         graph, outputs = self._outputs_as_fitted(data)
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
@@ -422,4 +423,4 @@ class Detector(Answering):
             NotFittedError: The detector is not fitted.
             InputError: The model has other weights than it was fitted with, or a method is of no registered name.
         """
-        save(self, Path(folder))
+        save(self, given_path("folder", folder))

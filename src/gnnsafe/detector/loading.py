@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from gnnsafe.borrowed import eager
 from gnnsafe.detector.detector import Detector
 from gnnsafe.devices import chosen_device
 from gnnsafe.errors import require
+from gnnsafe.files import given_path
 from gnnsafe.outputs import Forward
 from gnnsafe.saving import Saved, read
 
@@ -44,7 +44,7 @@ def load(
         SavedFileError: The files are damaged, of another format or made for another model.
         InputError: The model or `forward` is missing, or there is no such device.
     """
-    saved, tensors = read(Path(folder))
+    saved, tensors = read(given_path("folder", folder))
     model = _model(saved, tensors, model)
     if model is not None and device is not None:
         model = model.to(chosen_device(device))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task, check_classes
 from gnnsafe.detector.default import fitted_default
-from gnnsafe.errors import ModelWarning, NotFittedError, require
+from gnnsafe.errors import ModelWarning, NotFittedError, require, require_flag
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
 from gnnsafe.hashing import weights_digest
@@ -58,7 +58,7 @@ class Scorer:
         require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fitted(x, train_mask)")
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
         require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
-        require(isinstance(undirected, bool), "undirected", "be True or False", repr(undirected))
+        require_flag("undirected", undirected)
         whole = "add the reverse edges to the data instead"
         require(not undirected or node_type is None, "undirected", "be False with node_type", "True", whole)
         self.forward, self.node_type, self.edge_types, self.scaling = forward, node_type, edge_types, scaling

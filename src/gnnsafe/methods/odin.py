@@ -52,11 +52,11 @@ class ODIN(Method):
         """−max_c softmax(z/T)_c of the model on the features after the step."""
         logits = perturbed(outputs, self.epsilon_, self._doubt).logits
         # At T = 1000 probabilities differ in their last float32 digits only.
-        return max_softmax(logits.double() / self.temperature, task=outputs.task).float()
+        return max_softmax(logits.double() / float(self.temperature), task=outputs.task).float()
 
     def _doubt(self, outputs: Outputs) -> Tensor:
         """Σ −log max_c softmax(z/T)_c, the cross-entropy to the model's own predictions."""
-        log_p = log_probabilities(outputs.logits.double() / self.temperature, task=outputs.task)
+        log_p = log_probabilities(outputs.logits.double() / float(self.temperature), task=outputs.task)
         heads = log_p.view(len(log_p), -1, 2) if outputs.task == "multilabel" else log_p
         return -heads.amax(dim=-1).sum()
 

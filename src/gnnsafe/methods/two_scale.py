@@ -151,7 +151,9 @@ class TwoScale(Method):
         q, new = counted_excess(counts, self.usual_), copy.copy(self)
         found = Weights.of(q, len(self.unlike), len(self.unknown), plain)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
-        left = none_left(found, spread(new.weighted), new.weighted(self.known_))
+        alone = copy.copy(new)  # which goes by own evidence alone
+        alone.deciding_ = torch.cat([found.each[:own], torch.zeros_like(found.each[own:])])
+        left = none_left(found, spread(alone.decided), alone.decided(self.known_))
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
         new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
         return new

@@ -23,8 +23,9 @@ z = (1 − t) Σ_own u (E − Ē) + t Σ_unknown u' (E − Ē) + w Σ_surroundin
     nodes;
 score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights, continued beyond them;
 p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own evidence alone decides unless g, the larger of
-    a and b max(0, 1 − 100 s), says that no usual node is left, s the share of nodes whose z is below the calibration
-    nodes' median; δ = (1 − g) max(0, Q − the calibration nodes' Q), Q the quantile ½ − ¼ t of z'.
+    a and b sigmoid((0.1 − s) / 0.01), says that hardly a usual node is left, s the share of nodes whose own evidence (z
+    with w = 0) is below the calibration nodes' median: ½ in a graph as it was; δ = (1 − g) max(0, Q − the calibration
+    nodes' Q), Q the quantile ½ − ¼ t of z'.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
 say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
@@ -60,7 +61,7 @@ FLOOR = 0.005  # what evidence without any excess counts for
 LEAST, MOST = 0.25, 2.0  # what surroundings count for
 UNLIKE, UNKNOWN = (0.48, 0.03), (0.25, 0.05)  # the excess at which a graph is half odd, and the width of that step
 EXPLAINED = 4  # times the excess that asks no model: so much of unknown nodes may be due to scattered ones
-LEFT = 100  # times the share of usual nodes: with one in a hundred a graph is not odd to the last node
+USUAL = (0.1, 0.01)  # the share of usual nodes at which a graph is half odd throughout, and the width of that step
 
 
 def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
@@ -145,9 +146,10 @@ def surroundings_weight(regions: Tensor, openness: Tensor) -> Tensor:
 
 
 def none_left(weights: Weights, values: Spread, known: Tensor) -> Tensor:
-    """g: how far a graph has no usual node left, 0 to 1, by z of its nodes, `values`, beside those `known`."""
+    """g: how far a graph has no usual node left, 0 to 1, by own evidence of its nodes and of those `known`."""
     usual = values.below(float(known.median())) if len(values) else 0.0
-    return torch.maximum(weights.unlike, weights.unknown * max(0.0, 1 - LEFT * usual))
+    few = torch.sigmoid(known.new_tensor((USUAL[0] - usual) / USUAL[1]))
+    return torch.maximum(weights.unlike, weights.unknown * few)
 
 
 def added(weights: Weights, left: Tensor, values: Spread, known: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.arguments import PlainNumbers, declared_types
-from gnnsafe.errors import InputError, is_number, require, require_whole
+from gnnsafe.errors import InputError, is_number, require, require_flag, require_whole
 from gnnsafe.models.inputs import check_fits
 from gnnsafe.models.known import known_graph
 from gnnsafe.outputs import Penultimate
@@ -106,6 +106,7 @@ class Backbone(Model):
         for name, size in {**sizes, "num_layers": num_layers}.items():
             require_whole(name, size, 1)
         require(is_number(dropout) and 0 <= dropout < 1, "dropout", "lie in [0, 1)", dropout)
+        require_flag("batch_norm", batch_norm)
         widths = self.widths(in_channels, hidden_channels, out_channels, num_layers)
         self.weights = nn.ParameterList(glorot(self.matrices * m, n) for m, n in pairwise(widths))
         normed = len(widths) - 1 - self.bare if batch_norm else 0

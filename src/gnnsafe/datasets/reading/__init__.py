@@ -15,7 +15,8 @@ from gnnsafe.datasets.reading.arrays import graph_from_arrays
 from gnnsafe.datasets.reading.npz import npz_arrays
 from gnnsafe.datasets.reading.refusal import readable, refusal
 from gnnsafe.datasets.reading.saved import saved_arrays
-from gnnsafe.errors import MissingExtraError
+from gnnsafe.errors import MissingExtraError, require_flag
+from gnnsafe.files import given_path
 from gnnsafe.graph import Data
 
 __all__ = ["read_graph"]
@@ -76,8 +77,11 @@ def read_graph(
     from torch_geometric.data import Data  # three seconds to import: only where a graph is read
     from torch_geometric.utils import to_undirected
 
-    with readable(Path(path), "a graph", OSError, RuntimeError):  # folders that may not be read, links in a circle
-        parts = _parts(Path(path), None if edges is None else Path(edges), drop_unknown_edges)
+    place, ends = given_path("path", path), None if edges is None else given_path("edges", edges)
+    require_flag("undirected", undirected)
+    require_flag("drop_unknown_edges", drop_unknown_edges)
+    with readable(place, "a graph", OSError, RuntimeError):  # folders that may not be read, links in a circle
+        parts = _parts(place, ends, drop_unknown_edges)
     data = Data(**{name: _tensor(part) for name, part in parts.items() if part is not None})
     if undirected:
         data.edge_index = to_undirected(data.edge_index, num_nodes=data.num_nodes)

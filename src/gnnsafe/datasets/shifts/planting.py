@@ -15,7 +15,7 @@ from gnnsafe.checks import check_mask
 from gnnsafe.datasets.shifts.edge_list import EdgeList
 from gnnsafe.datasets.shifts.features import blends
 from gnnsafe.datasets.shifts.graphs import Data, changed, dice
-from gnnsafe.errors import is_number, require, require_known
+from gnnsafe.errors import is_number, require, require_flag, require_known
 from gnnsafe.prepared import check_graph
 from gnnsafe.sparse import scipy_csr, torch_csr
 
@@ -38,7 +38,7 @@ def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1
     check_graph(data)
     require_known("kind", kind, get_args(Kind))
     require(is_number(share) and 0 < share < 1, "share", "lie in (0, 1)", share)
-    require(isinstance(clustered, bool), "clustered", "be True or False", repr(clustered))
+    require_flag("clustered", clustered)
     rng = dice(seed)
     free = ~(_mask(data, "train_mask") | _mask(data, "val_mask"))
     count = max(1, round(share * len(free)))
