@@ -1,4 +1,4 @@
-"""Time and memory of `gnnsafe score` from Parquet to Parquet: python benchmarks/scoring.py --nodes 1000000.
+"""Time and memory of `gnnsafe score` from Parquet to Parquet: python -m benchmarks.scoring --nodes 1000000.
 
 A graph with planted classes and dense features is generated and written; a detector with a GCN of two layers is trained
 briefly on a small one of the same kind; then the command line scores the large one in a process of its own, whose wall
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from benchmarks.fits import peak
 from gnnsafe import read_graph
 from gnnsafe.fitting import fitting
 
@@ -44,14 +44,14 @@ def main() -> None:
         fitting(read_graph(folder / "small"), method="gnnsafe", epochs=20).detector.save(folder / "detector")
         start = time.perf_counter()
         out = folder / "scores.parquet"
-        subprocess.run([*COMMAND, str(folder / "detector"), str(folder / "large"), "--out", str(out)], check=True)
+        most = peak([*COMMAND, str(folder / "detector"), str(folder / "large"), "--out", str(out)])
         seconds = time.perf_counter() - start
         assert parquet.read_metadata(out).num_rows == arguments.nodes
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(
         f"{arguments.nodes:,} nodes, {arguments.nodes * arguments.degree:,} edges, {arguments.features} features: "
         f"{seconds:.1f} s ({used.ru_utime + used.ru_stime:.1f} s of processor time), peak "
-        f"{used.ru_maxrss / 2**20:.2f} GB; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        f"{most / 1e9:.2f} GB; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
 
 
