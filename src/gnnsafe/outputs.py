@@ -194,7 +194,15 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model."""
+    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model.
+
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+        graph: The graph that the model was asked about; bare data is prepared here.
+        task: "multiclass", or "multilabel" where logits are those of sigmoids.
+        classifier: How to ask the model again; None where logits came from elsewhere.
+        embedded: The penultimate embedding, [nodes, dimensions], where it is known; `embeddings` checks it.
+    """
 
     logits: Tensor
     graph: PreparedGraph
@@ -218,12 +226,34 @@ class Outputs:
         embedding: str | None = None,
         task: Task = "multiclass",
     ) -> Outputs:
-        """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
+        """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`.
+
+        Args:
+            model: Any module called `(x, edge_index)` that returns logits.
+            graph: The graph.
+            num_features: How many features it must have; None: any number.
+            forward: How to call the model, `forward(model, data)`, where that is not `model(x, edge_index)`.
+            embedding: The name of the submodule that gives the penultimate embedding.
+            task: "multiclass", or "multilabel" where logits are those of sigmoids.
+
+        Returns:
+            Logits, embeddings where they are known, and the graph.
+
+        Raises:
+            InputError: The graph breaks a rule, or the model does not return finite, unnormalised logits for each node.
+        """
         return Classifier(model, forward, embedding, task)(admitted(graph, num_features=num_features))
 
     @once
     def embeddings(self) -> Tensor:
-        """The penultimate embedding, [nodes, dimensions], once it is known to be finite."""
+        """The penultimate embedding, [nodes, dimensions], once it is known to be finite.
+
+        Returns:
+            One row per node.
+
+        Raises:
+            InputError: No embedding is known, or it is NaN or infinite somewhere.
+        """
         if self.embedded is None:
             named = [name for name, _ in self.classifier.model.named_modules() if name] if self.classifier else []
             raise InputError(
@@ -234,12 +264,23 @@ class Outputs:
         return self.embedded
 
     def with_embeddings(self) -> Outputs:
-        """The same where an embedding is known; else logits stand for it, here and where the model is asked again."""
+        """The same where an embedding is known; else logits stand for it, here and where the model is asked again.
+
+        Returns:
+            Outputs whose `embeddings` can be read.
+        """
         return self if self.embedded is not None else replace(self, embedded=self.logits)
 
     @once
     def without_edges(self) -> Outputs:
-        """The same model asked about the same nodes, each of them alone."""
+        """The same model asked about the same nodes, each of them alone.
+
+        Returns:
+            The outputs of a graph without edges.
+
+        Raises:
+            InputError: The logits came without a model.
+        """
         data: Any = self.graph.data
         attributes: dict[str, Any] = {}
         if not isinstance(data, NodeTypeGraph):  # which takes all edges away by itself
@@ -248,7 +289,19 @@ class Outputs:
         return self.again(self.graph.without_edges(**attributes))
 
     def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
-        """The same model asked again: about another graph, with gradients, or with an edited embedding."""
+        """The same model asked again: about another graph, with gradients, or with an edited embedding.
+
+        Args:
+            graph: Another graph; None: the same.
+            gradients: Whether logits and embeddings keep their gradients.
+            edit: What is done to the embedding on its way to the logits.
+
+        Returns:
+            What the model gave this time.
+
+        Raises:
+            InputError: The logits came without a model, or an embedding is to be edited and none is known.
+        """
         if self.classifier is None:
             raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")
         if edit is not None:
@@ -259,6 +312,13 @@ class Outputs:
         return found.with_embeddings() if self.embedded is self.logits else found
 
     def dense_features(self) -> Tensor:
-        """The features, dense."""
+        """The features, dense.
+
+        Returns:
+            A tensor [nodes, features].
+
+        Raises:
+            InputError: The features are not finite numbers of that shape.
+        """
         x = check_features(self.graph.x)
         return x.to_dense() if x.layout == torch.sparse_csr else x

@@ -31,6 +31,16 @@ class Benchmark:
     graph of `ood` have `mask`, the nodes that count. An OOD graph with a `test_mask` of its own has ID nodes among its
     OOD nodes, against which these are told apart. The classifier has `num_classes` outputs: one per class of the whole
     data set, or with `head="id"` one per class that some ID node has.
+
+    Args:
+        name: The data set.
+        shift: The shift.
+        seed: Of the shift and, where it is drawn, of the split.
+        id: The in-distribution graph, to train on.
+        exposure: OOD nodes that may be seen in training.
+        ood: OOD graphs by name.
+        num_classes: How many outputs the classifier has.
+        source: Where the files came from, for the record.
     """
 
     name: str
@@ -43,7 +53,14 @@ class Benchmark:
     source: str
 
     def to(self, device: torch.device | str) -> Benchmark:
-        """The same with all graphs on that device."""
+        """The same with all graphs on that device.
+
+        Args:
+            device: Such as "cuda".
+
+        Returns:
+            A new benchmark.
+        """
         exposure = None if self.exposure is None else moved(self.exposure, device)
         ood = {name: moved(graph, device) for name, graph in self.ood.items()}
         return replace(self, id=moved(self.id, device), exposure=exposure, ood=ood)

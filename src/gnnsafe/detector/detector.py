@@ -247,6 +247,13 @@ class Detector(Answering):
 
         `Decisions.watched` has the same of the nodes decided about. It is what p-values compare or, of a method that
         weighs evidence by the graph (`TwoScale`), own evidence without weights, together and piece by piece.
+
+        Returns:
+            The names of the scores, and a tensor with a column for each.
+
+        Raises:
+            NotFittedError: The detector is not calibrated.
+            InputError: The detector was calibrated with another method.
         """
         calibration = self.calibrated()
         known = self.method.known_watched() if calibration.watched is None else calibration.watched

@@ -231,7 +231,15 @@ class Scorer:
             warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
 
     def calibrated(self) -> Calibration:
-        """What `calibrate` has learnt; an error before that, or where another method would be held against it."""
+        """What `calibrate` has learnt; an error before that, or where another method would be held against it.
+
+        Returns:
+            The calibration scores, and what is decided by them.
+
+        Raises:
+            NotFittedError: The detector is not calibrated.
+            InputError: The detector was calibrated with another method.
+        """
         if self.calibration_ is None:
             raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
         rule = f"be the one that the detector was calibrated with, {self.calibrated_by_}"

@@ -52,6 +52,10 @@ class DuckDB(Engine):
         memory: What the process may take, such as "4GB"; unless told, half of what is free.
         threads: How many; unless told, one per core.
         temp: Where to store what is there for the time being; unless told, beside the output.
+
+    Raises:
+        InputError: `memory` or `threads` breaks its rule.
+        MissingExtraError: duckdb is not installed (when it is entered).
     """
 
     name = "duckdb"

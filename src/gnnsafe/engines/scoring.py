@@ -31,13 +31,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of p-values: one of the two levels, and about which nodes."""
+    """What is asked of p-values: one of the two levels, and about which nodes.
+
+    Args:
+        false_alarm: Of the ID nodes at most this share is flagged.
+        fdr: Of the flagged nodes at most this share is ID.
+        storey: With `fdr`, estimate how many nodes are ID instead of counting all.
+        nodes: The ids of the nodes to decide about, as text; None: all.
+    """
 
     false_alarm: float | None = None
     fdr: float | None = None
     storey: bool = False
     nodes: Sequence[str] | None = None
-    """Ids, as text; None: all."""
 
 
 def score(
@@ -72,6 +78,7 @@ def score(
         What is to be said of all nodes together.
 
     Raises:
+        NotFittedError: The detector is not fitted or not calibrated.
         InputError: Model or method cannot run there, or a table breaks a rule; nothing is written then.
     """
     calibration = detector.calibrated()
@@ -113,7 +120,11 @@ def score_logits(
         undirected: Read each edge in both directions, repeated ones once.
         drop_unknown_edges: Leave out edges of nodes that are not there.
 
+    Returns:
+        What is to be said of all nodes together.
+
     Raises:
+        NotFittedError: The detector is not calibrated.
         InputError: The method reads more than logits, or a table breaks a rule; nothing is written then.
     """
     if saved.calibration is None:

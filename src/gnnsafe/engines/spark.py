@@ -53,6 +53,10 @@ class Spark(Engine):
         conf: Further settings of a new session.
         temp: Where tables are stored for the time being, a place that all machines see; unless told, the current
             folder, which does for one machine.
+
+    Raises:
+        InputError: A session is given together with settings of a new one.
+        MissingExtraError: pyspark is not installed (when it is entered).
     """
 
     name = "spark"

@@ -15,7 +15,14 @@ __all__ = ["Energy", "energies_of"]
 
 @dataclass
 class Energy(Method):
-    """Free energy of the logits: −T log Σ_c exp(z_c / T) (Liu et al., 2020)."""
+    """Free energy of the logits: −T log Σ_c exp(z_c / T) (Liu et al., 2020).
+
+    Args:
+        temperature: T, above 0.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     temperature: float = 1.0
 

@@ -22,6 +22,15 @@ class GNNSafe(Method):
 
     It is `Propagated(Energy())`. On a model trained with `EnergyMargin` this is the paper's GNNSafe++.
     `isolated="decay"` reproduces its published runs: see `gnnsafe.propagate`.
+
+    Args:
+        steps: How often energies are propagated, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        temperature: T of the energy, above 0.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     steps: int = 2

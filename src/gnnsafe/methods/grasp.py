@@ -49,6 +49,14 @@ class GRASP(Method):
     nodes itself (it has a `train_mask`, or is the training graph). S_id and S_ood are the `share` of test nodes
     that MSP is surest and least sure of; G is the half of the training and validation nodes with the largest
     #S_id / (#S_ood + 1) among their in-neighbours. Training nodes' scores are held at the ID end.
+
+    Args:
+        steps: How often scores are propagated.
+        share: Of the test nodes, how many are taken for sure ones and how many for unsure ones, below ½.
+        weight: Of an edge within the clique, where one of the graph has 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     steps: int = 8

@@ -39,7 +39,14 @@ def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
 
 @dataclass
 class KNN(Method):
-    """Distance to the k-th nearest training embedding, on the unit sphere: ‖ĥ − ĥ_(k)‖ (Sun et al., 2022)."""
+    """Distance to the k-th nearest training embedding, on the unit sphere: ‖ĥ − ĥ_(k)‖ (Sun et al., 2022).
+
+    Args:
+        k: Which of the nearest training nodes counts: the k-th.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     k: int = 10
     bank_: Tensor = fitted()

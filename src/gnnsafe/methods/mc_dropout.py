@@ -26,6 +26,15 @@ class MCDropout(Method):
     all nodes: one draw of the last layer's weights, as the variational reading of dropout has it. A model that was
     trained without dropout is asked so all the same. The mutual information, entropy of the mean less the mean entropy,
     is what the networks disagree about.
+
+    Args:
+        measure: "entropy" or "mutual-information".
+        samples: How many networks are drawn.
+        rate: The share of channels that each lacks, below 1.
+        seed: Of the draws.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     measure: Measure = "entropy"

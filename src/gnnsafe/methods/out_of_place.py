@@ -26,6 +26,12 @@ class OutOfPlace(Method):
     f are probabilities or (`of="embedding"`) embeddings of unit length. The model is asked twice, once with every node
     alone: a node that is led by its neighbours to what it would never say itself is out of place. One that nobody
     points to has only itself to be like, −‖f_i‖².
+
+    Args:
+        of: What is compared with the neighbours': the "prediction" or the "embedding".
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     of: Place = "prediction"

@@ -22,6 +22,16 @@ class Propagated(Method):
     Propagation asks a node's surroundings: it helps where OOD nodes stand together, in a graph or a region of their
     own, and hurts where they stand scattered among ID nodes. With weighting="similarity" a node listens most to those
     that score as it does: see `gnnsafe.propagation.Propagation`.
+
+    Args:
+        method: The method whose scores are propagated.
+        steps: How often, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+        weighting: "equal", in which all in-neighbours count alike, or "similarity".
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     method: Method

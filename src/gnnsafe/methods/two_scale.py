@@ -74,6 +74,14 @@ class TwoScale(Method):
     all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
     (`score_new`). The model is asked twice, once with every node alone. Where no embedding is known, logits stand for
     it. Own evidence that reads neighbours says nothing of a node that nobody points to.
+
+    Args:
+        unlike: Methods that say how unlike its neighbours a node is.
+        unknown: Methods that say how unlike the training nodes it is.
+        surroundings: Methods that say how odd the region around it is.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     unlike: tuple[Method, ...] = field(default_factory=_unlike)

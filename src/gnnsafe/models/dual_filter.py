@@ -19,6 +19,17 @@ class DualFilter(Backbone):
     A low-pass branch, the mean of the surroundings, and a high-pass one, what a node has beyond it, of half the hidden
     channels each. The first layer, whose widths differ, has no residual; the linear `head` reads the last.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers, both branches together.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many message-passing layers.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> model = DualFilter(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])

@@ -34,6 +34,18 @@ class GAT(Backbone):
     PyG's `GATConv` with the same weights: a node hears itself once and each edge to it as often as it is given. Dropout
     is that of the hidden layers; attention is not dropped.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of each head in hidden layers.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many message-passing layers.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+        heads: How many heads hidden layers have.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> import torch
     >>> model = GAT(3, 8, 2, heads=4)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape

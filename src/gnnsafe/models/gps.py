@@ -69,6 +69,16 @@ class GPS(Model):
     head, and a linear head. Positional encodings, where one wants them, are features. Every node hears every other: it
     has no receptive field in hops, and a node is not alone in a graph without edges.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many layers of message passing and attention.
+        dropout: The share of hidden units dropped in training, below 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> model = GPS(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])

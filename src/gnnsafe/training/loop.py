@@ -30,7 +30,13 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class History:
-    """What training saw: each epoch's objective before its step, and the ID validation cross-entropy after it."""
+    """What training saw: each epoch's objective before its step, and the ID validation cross-entropy after it.
+
+    Args:
+        loss: The objective in each epoch.
+        val_loss: The validation cross-entropy after each epoch.
+        best_epoch: The epoch (counted from 0) with the lowest validation loss, whose weights the model has now.
+    """
 
     loss: list[float] = field(default_factory=list)
     val_loss: list[float] = field(default_factory=list)

@@ -27,6 +27,14 @@ class UncertainCrossEntropy(Objective):
 
     A sum over the training nodes, as there. For `warmup` epochs only the flows learn; the model is told the classes'
     shares of the training nodes before the first.
+
+    Args:
+        weight: λ, of the entropy in the loss, at least 0.
+        warmup: For how many epochs only the flows learn.
+        counts_: Set by `bound`.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     weight: float = 1e-4

@@ -21,6 +21,17 @@ def structure(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
 
     Blocks follow node order, the last takes the remainder. With density d = E / (N (N−1)), an (undirected) pair is
     joined with probability 1.5 d inside a block and 0.5 d across blocks. All nodes are OOD.
+
+    Args:
+        data: The graph, with `y`.
+        seed: The same seed gives the same graph.
+        test_nodes: "all" nodes count as OOD, or with "id-test" those alone that are ID test nodes of the original.
+
+    Returns:
+        A new graph, whose `mask` holds the nodes that count as OOD.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
     """
     check_graph(data)
     num_nodes, num_blocks = data.x.shape[0], int(node_labels(data).max()) + 1

@@ -34,6 +34,19 @@ def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1
 
     `mask` holds the OOD nodes; `test_mask` loses them (without one, all that are neither OOD nor in the training or
     validation mask are test nodes). Training and validation masks, and all else, are shared with the graph given.
+
+    Args:
+        data: The graph, with `train_mask` and `val_mask`.
+        seed: The same seed gives the same graph.
+        kind: "feature" or "structure".
+        share: Of all nodes, how many become OOD, between 0 and 1.
+        clustered: Whether they stand together or are scattered.
+
+    Returns:
+        A new graph: `mask` holds its OOD nodes, `test_mask` the ID nodes to tell them from.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule, or too few nodes are left to plant OOD nodes among.
     """
     check_graph(data)
     require_known("kind", kind, get_args(Kind))
