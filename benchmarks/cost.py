@@ -1,4 +1,4 @@
-"""What TwoScale costs beyond one forward: `python -m benchmarks.cost`, on a machine that does nothing else.
+"""What TwoScale costs beyond one forward pass: `python -m benchmarks.cost`, on a machine that does nothing else.
 
 Milliseconds, the median of several runs, two threads, GCN. *Forward*: the model on a prepared graph. *GNNSafe*,
 *TwoScale*: outputs and scores, less that forward; the graph is warm, so what is kept with it (degrees, cosines of

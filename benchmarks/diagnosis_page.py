@@ -25,7 +25,7 @@ INTRODUCTION = (
     "chosen on these graphs, too: development figures are optimistic. All else is validation, run once with the",
     "rule as it is. Cases of one data set share its nodes and mostly one split and seed: they are not",
     "independent. Where classes are left out each shift is planted once, which says less about *not known*;",
-    "elsewhere three times, as `diagnose` does unless told. ArxivTopics is not among them: a diagnosis of its",
+    "elsewhere three times, as `diagnose` does by default. ArxivTopics is not among them: a diagnosis of its",
     "169,343 nodes was not done after 13 minutes on a busy machine.",
     "",
     "PubMed with a class left out has two: no new class can be planted there, and the advice is to change",

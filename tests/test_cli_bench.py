@@ -286,4 +286,4 @@ def test_a_figure_is_run_in_a_folder_of_its_own_and_drawn(tmp_path, capsys, monk
     assert cli.main(["report", str(tmp_path), "--format", "markdown"]) == 0
     assert "## Figure 1: energies of ID and OOD nodes" in capsys.readouterr().out
     assert cli.main(["bench", "--figure", "1", "--methods", "msp", "--out", str(tmp_path)]) == 2
-    assert "'--methods' must not stand beside '--figure' (got both)" in capsys.readouterr().err
+    assert "'--methods' must not be given with '--figure' (got both)" in capsys.readouterr().err

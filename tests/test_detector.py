@@ -163,7 +163,7 @@ class TestCalibrated:
         with pytest.raises(ValueError, match="'by_class' must be left out where there is no model"):
             Detector(None, "degree").fit(blocks).calibrate(blocks, by_class=True)
         blocks.y = nn.functional.one_hot(blocks.y, 8)
-        with pytest.raises(ValueError, match="'by_class' must be left out but for a multiclass model"):
+        with pytest.raises(ValueError, match="'by_class' must be given only for a multiclass model"):
             Detector(Logits(), "msp", task="multilabel").fit(blocks).calibrate(blocks, by_class=True)
 
     def test_checked_on_other_nodes(self, detector, blocks):
@@ -424,7 +424,7 @@ class TestNewScores:
     def test_refused(self, blocks):
         model = GraphSAGE(8, 16, num_layers=2, out_channels=3)
         detector = Detector(model).fit(blocks)
-        with pytest.raises(ValueError, match=r"'hops' must be given for GraphSAGE, which is none of gnnsafe.models"):
+        with pytest.raises(ValueError, match=r"'hops' must be given for GraphSAGE, which is not one of gnnsafe.models"):
             detector.score_new(blocks, [0])
         assert len(detector.score_new(blocks, [0], hops=2).nodes)
         for nodes in ({1, 2}, {1: 2}, None, 3, "3", [0.5], ["3"], [[1]], [None], iter([1])):

@@ -148,7 +148,7 @@ def test_homophily(blocks, device):
 def test_nodes_are_known_again_on_another_device(blocks, device):
     blocks, ours = prepare(blocks), prepare(moved(blocks, device))
     used = UsedNodes.of(blocks, blocks.train_mask, blocks.val_mask)
-    assert used.untaught("mask", ours, ours.test_mask).among(used.taught) == 0
+    assert used.not_trained_on("mask", ours, ours.test_mask).among(used.taught) == 0
     with pytest.raises(ValueError, match="30 training nodes"):
         used.unseen("mask", ours, ours.train_mask)
     assert all(mask.device.type == "cpu" for mask in UsedNodes.of(ours, ours.train_mask, None).masks.values())

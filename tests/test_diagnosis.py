@@ -60,7 +60,7 @@ KINDS = ["new classes", "scattered nodes", "regions", "whole graph"]
 
 
 class Fixed(MSP):
-    """A method of one's own whose propagation is no setting of it."""
+    """A method of your own whose propagation is no setting of it."""
 
     propagation = Propagation(3)
 

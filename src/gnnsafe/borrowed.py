@@ -1,4 +1,4 @@
-"""Somebody's model, used by one thread at a time and left as it was found."""
+"""A user's model, used by one thread at a time and left as it was found."""
 
 from __future__ import annotations
 

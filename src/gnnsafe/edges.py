@@ -96,7 +96,7 @@ class Edges:
             "edge_index",
             "be left as it was when the graph was prepared",
             "other edges",
-            "prepare it anew",
+            "prepare it again",
         )
 
     @property
@@ -118,7 +118,7 @@ class Edges:
     def mean(self, dtype: torch.dtype = torch.float32, isolated: Isolated = "keep") -> Matrix:
         """D⁻¹A: row i averages over the nodes that point to i, counting each edge as often as it is given.
 
-        A node that nobody points to has no average: `keep` gives it its own value, `decay` gives it 0.
+        A node without in-neighbours has no average: `keep` gives it its own value, `decay` gives it 0.
 
         >>> edges = Edges(torch.tensor([[0, 1], [2, 2]]), 3)
         >>> edges.mean().csr.to_dense().tolist()
@@ -154,7 +154,7 @@ class Edges:
         """
         return self.kept(("attention", heads), lambda: self._attention(heads))
 
-    def heard(self, isolated: Isolated) -> tuple[Tensor, Tensor, Tensor]:
+    def in_edges(self, isolated: Isolated) -> tuple[Tensor, Tensor, Tensor]:
         """The edges by target: where each target's begin, their sources and targets; see `mean` for `isolated`."""
         starts, sources = self.by_target
         if isolated == "keep":
@@ -162,7 +162,7 @@ class Edges:
         return starts, sources, _rows(starts, len(sources)).long()
 
     def weighted(self, starts: Tensor, sources: Tensor, entries: Tensor) -> Matrix:
-        """The matrix of edges by target, as `heard` gives them, with these entries; it is not kept."""
+        """The matrix of edges by target, as `in_edges` gives them, with these entries; it is not kept."""
         return self._matrix(starts, sources, entries)
 
     @property
@@ -215,7 +215,7 @@ class Edges:
         return matrix(starts, sources, entries, (self.num_nodes, self.num_nodes))
 
     def _mean(self, dtype: torch.dtype, isolated: Isolated) -> Matrix:
-        starts, sources, targets = self.heard(isolated)
+        starts, sources, targets = self.in_edges(isolated)
         share = (1 / starts.diff().clamp(min=1).double()).to(dtype)
         return self._matrix(starts, sources, share.index_select(0, targets))
 

@@ -6,11 +6,11 @@ GnnsafeError
 │   ├── GraphFileError    a graph's file breaks a rule, with its column and row
 │   └── SavedFileError    a saved detector is damaged, of another version or made for another model
 ├── NotFittedError        scored before it was fitted      (a RuntimeError and an AttributeError too)
-├── TrainingError         the loss left the real numbers   (a RuntimeError too)
+├── TrainingError         the loss is NaN or infinite   (a RuntimeError too)
 ├── WorkerError           a process was ended from outside (a RuntimeError too)
 ├── HistoryError          a history cannot be read or written (an OSError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
-└── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
+└── DataNotFoundError     a data set was not found  (a FileNotFoundError too)
 
 Warnings, for what works but not as well as was asked:
 
@@ -88,7 +88,7 @@ class NotFittedError(GnnsafeError, RuntimeError, AttributeError):
 
 
 class TrainingError(GnnsafeError, RuntimeError):
-    """Training left the real numbers."""
+    """Training became NaN or infinite."""
 
 
 class WorkerError(GnnsafeError, RuntimeError):

@@ -1,4 +1,4 @@
-"""What a graph is here, and the one check that it passes at the door."""
+"""What a graph is here, and the one check that it passes when it comes in."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Graph(Protocol):
 def plain(data: Any) -> Any:
     """The graph with tensors of torch's own class, and with `edge_index` where it has `adj_t` alone, as PyG allows.
 
-    `adj_t` has a row for each node that hears: an edge points from column to row. Entries other than 1 are weights and
+    `adj_t` has a row for each target node: an edge points from column to row. Entries other than 1 are weights and
     become `edge_weight`. A graph that has all that is returned as it is.
     """
     values: dict[str, Any] = {}

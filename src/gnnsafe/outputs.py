@@ -1,4 +1,4 @@
-"""What one forward of a model gave on one graph: the model runs once, every method reads the same outputs."""
+"""What one forward pass of a model gave on one graph: the model runs once, every method reads the same outputs."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def embeddings_of(model: nn.Module) -> Iterator[list[Tensor]]:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """How to ask somebody's model about a graph.
+    """How to ask a user's model about a graph.
 
     It is called `model(x, edge_index)`, with whatever else the graph holds under names that its forward takes (such as
     `edge_weight`), or `forward(model, graph)` where that is given. `embedding` names the submodule whose output is the
-    penultimate embedding (`"convs.0"`); a model of ours marks it by itself, and so can any other with a `Penultimate`.
-    `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within is asked.
+    penultimate embedding (`"convs.0"`); a model of gnnsafe.models marks it by itself, and so can any other with a
+    `Penultimate`. `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within is asked.
     """
 
     model: nn.Module
@@ -76,12 +76,12 @@ class Classifier:
 
     @property
     def takes_prepared(self) -> bool:
-        """Whether the model is asked about a prepared graph as it is, as those of ours are."""
+        """Whether the model is asked about a prepared graph as it is, as those of gnnsafe.models are."""
         return self.forward is None and not isinstance(staged(self.model), Whole)
 
     @property
     def as_made(self) -> bool:
-        """Whether it is a model of ours whose parts are those that it was made of, each with its own forward alone."""
+        """Whether it is one of gnnsafe.models, its parts are as they were made, and none has hooks or a new forward."""
         modules = parts(self.model)
         usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in modules)
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in modules)
@@ -97,19 +97,19 @@ class Classifier:
         }
 
     def settings(self) -> list[object]:
-        """What the model's answers depend on beside its weights, so far as it can be compared: numbers and hooks."""
+        """What the model's answers depend on besides its weights, so far as it can be compared: numbers and hooks."""
         parts = [vars(part) for part in self.model.modules()]
         hooks = [dict(part[name]) for part in parts for name in ("_forward_hooks", "_forward_pre_hooks")]
         return [self.numbers(), *hooks, *(part.get("forward") for part in parts)]
 
     def read(self, graph: Graph) -> Collection[str] | None:
-        """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""
+        """The names of the graph's attributes that the model reads besides x and edge_index; None: it may read any."""
         if self.takes_prepared:
             return ()
         return None if self.forward is not None else passed(self.model, graph)
 
     def __call__(self, graph: PreparedGraph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
-        """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
+        """One forward pass in evaluation mode; `edit` changes the embedding on its way to the logits."""
         seen: list[Any] = []
 
         def pass_by(_module: nn.Module, _inputs: object, embedding: Any) -> Tensor | None:
@@ -152,7 +152,7 @@ class Classifier:
             'a sigmoid head, one logit for yes or no, is task="multilabel"',
         )  # fmt: skip
         if self.task == "multiclass" and nodes > 1:  # two numbers may sum to 1 by chance
-            distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, as a rule
+            distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, usually
                 (logits >= 0).all() and (logits.sum(dim=1) - 1).abs().max() < 1e-4
             )
             require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
@@ -226,7 +226,7 @@ class Outputs:
         embedding: str | None = None,
         task: Task = "multiclass",
     ) -> Outputs:
-        """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`.
+        """One forward pass in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`.
 
         Args:
             model: Any module called `(x, edge_index)` that returns logits.

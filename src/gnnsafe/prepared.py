@@ -82,7 +82,7 @@ class PreparedGraph:
     def with_labels(self, **values: Any) -> PreparedGraph:
         """The same with other labels and masks."""
         read = ", ".join(sorted({"x", "edge_index"} & values.keys()))
-        require(not read, "with_labels", "be given what is neither features nor edges", read, "prepare it anew")
+        require(not read, "with_labels", "be given what is neither features nor edges", read, "prepare it again")
         return self.labelled_as(changed(self.data, **values))
 
     def labelled_as(self, data: Any) -> PreparedGraph:
@@ -162,7 +162,7 @@ class PreparedGraph:
     def check_unwritten(self) -> None:
         """Nobody has written into its features or edges."""
         same = version(self.x) == self._version
-        require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it anew")
+        require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it again")
         self.edges.check_unwritten()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -210,9 +210,9 @@ def admitted(data: Any, *, num_features: int | None = None, reused: bool = False
         _check(data, num_features)
         return _prepared(data, reused)
     data.check_unwritten()
-    held = stored(data.data)  # into which somebody's transform may have put others
+    held = stored(data.data)  # into which a user's transform may have put others
     same = held.get("x", data.x) is data.x and held.get("edge_index", data.edge_index) is data.edge_index
-    require(same, "data", "hold the features and edges that it was prepared with", "others", "prepare it anew")
+    require(same, "data", "hold the features and edges that it was prepared with", "others", "prepare it again")
     _check_width(data.x, num_features)
     return data
 

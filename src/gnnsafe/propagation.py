@@ -26,7 +26,7 @@ class Propagation:
     """How scores are to be propagated, as data: `steps` times s ← α s + (1−α) W s, by default not at all.
 
     W is D⁻¹A, in which all in-neighbours count alike; or, where `weighting` is "similarity", softmax_j(1 − |e_i − e_j|)
-    with e the scores before the first step: a node listens to those that score as it does (EPGNN and EDBD, 2025). W is
+    with e the scores before the first step: neighbours of a similar score count more (EPGNN and EDBD, 2025). W is
     made once: given e, the propagated score is a weighted mean of it, whose shares are exact.
 
     Args:
@@ -96,14 +96,14 @@ def check_propagation(steps: int, alpha: float, isolated: str, weighting: str = 
 def alike(scores: Tensor, edge_index: Tensor | Edges, isolated: Isolated = "keep") -> Matrix:
     """W with w_ij = softmax_j(1 − |e_i − e_j|) over the edges j → i, each as often as it is given; float64.
 
-    A node that nobody points to keeps its own score, or with `isolated="decay"` hears 0.
+    A node without in-neighbours keeps its own score, or with `isolated="decay"` averages to 0.
 
     >>> three = torch.tensor([[0, 1], [2, 2]])  # 0 → 2 ← 1, whose scores are 0 and log 3 away from 2's
     >>> alike(torch.tensor([1.0, 1.0 + math.log(3), 1.0]), three).csr.to_dense()[2]
     tensor([0.7500, 0.2500, 0.0000], dtype=torch.float64)
     """
     edges, values = _edges_of(edge_index, scores), scores.detach().double()
-    starts, sources, targets = edges.heard(isolated)
+    starts, sources, targets = edges.in_edges(isolated)
     likeness = 1 - (values.index_select(0, targets) - values.index_select(0, sources)).abs()
     highest = torch.full_like(values, -torch.inf).scatter_reduce(0, targets, likeness, "amax")
     weight = (likeness - highest[targets]).exp()
@@ -116,7 +116,7 @@ def propagate(
 ) -> Tensor:
     """Repeat s ← α s + (1−α) D⁻¹A s, `steps` times  (Wu et al., 2023, eq. 6).
 
-    A node hears those that point to it: row i of D⁻¹A averages over the edges j → i. Repeated edges count
+    A node averages over its in-neighbours: row i of D⁻¹A averages over the edges j → i. Repeated edges count
     as often as they are given, self-loops where they are given. D⁻¹A is undefined for a node that nobody points
     to: `isolated="keep"` leaves its score alone, `"decay"` multiplies it by α at every step, as the paper's
     published runs do (which reads as "more OOD" when scores are negative energies).

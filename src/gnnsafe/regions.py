@@ -1,4 +1,4 @@
-"""Parts of a graph: whom nodes reach, and as much of it as decides about some of them."""
+"""Parts of a graph: which nodes others reach, and as much of it as decides about some of them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Region(NamedTuple):
 
 
 def region(graph: PreparedGraph, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
-    """What the nodes in a mask touch (or only they), where each node hears of others from `reach` edges away.
+    """The nodes that those in a mask affect (or only these), where the receptive field is `reach` hops.
 
-    The part holds the receptive fields of the touched, and whoever points into them: a degree counts those.
+    The part holds the receptive fields of the affected nodes, and their in-neighbours, which degrees count.
     """
     asked = reached(graph.edge_index, nodes, reach) if touched else nodes
     kept = receptive_field(graph.edges, asked, reach)
@@ -95,7 +95,7 @@ def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
 def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> Data:
     """The nodes in a mask and the edges of these numbers, renumbered; what has a row for each of them goes along.
 
-    `read` names what the model reads beside x and edge_index, None where that may be anything: see `row_kinds`.
+    `read` names what the model reads besides x and edge_index, None where that may be anything: see `row_kinds`.
     """
     kinds = row_kinds(graph, read, "node", "edge")
     kept = {"node": nodes.nonzero().flatten(), "edge": edges}
@@ -110,7 +110,7 @@ def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> D
 def renumbered(graph: Data, nodes: Tensor, *, read: Read = ()) -> Data:
     """The same graph with its nodes in this order, its edges sorted by target, and with them whatever has their rows.
 
-    Each node hears its neighbours in the order that it did: some sum them up in turn, or take the last of two loops.
+    Each node's in-edges keep their order: some sum them up in turn, or take the last of two loops.
     """
     edge_index = torch.argsort(nodes)[graph.edge_index.long()].to(graph.edge_index.dtype)
     order: dict[Kind, Tensor] = {"node": nodes, "edge": torch.argsort(edge_index[1], stable=True)}

@@ -25,8 +25,8 @@ ROWS = 2**14  # that are in double precision at once
 class FeatureScaling:
     """How features are made comparable: x' = (x − center) / spread by columns, or x' = w x / Σ|x| by rows.
 
-    Mean and standard deviation are those of the training nodes alone: held-out nodes then have taught the detector
-    nothing, as its error rates ask. They are computed in float64, since an offset of 1e9 leaves float32 no digits. A
+    Mean and standard deviation are those of the training nodes alone: other nodes stay held out, as the error rates of
+    a detector require. They are computed in float64, since an offset of 1e9 leaves float32 no digits. A
     column that does not vary among training nodes carries nothing a model could have learnt, and becomes 0 everywhere.
     Sparse features stay sparse: their columns are divided by their root mean square and not shifted. Rows are the
     paper's, which sum to 1, times w, the mean number of entries that training nodes have: an entry is then about 1

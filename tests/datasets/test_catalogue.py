@@ -134,7 +134,7 @@ def test_pubmed_years(everything):
 
 
 def test_pubmed_years_without_its_file(tmp_path):
-    with pytest.raises(DataNotFoundError, match=r"pubmed-years is nowhere to be had\. Tried: .*PubMedTemporal"):
+    with pytest.raises(DataNotFoundError, match=r"pubmed-years was not found\. Tried: .*PubMedTemporal"):
         load_benchmark("pubmed-years", shift="time", root=tmp_path)
 
 
@@ -165,7 +165,7 @@ def small(monkeypatch):
 
 def test_arxiv_of_other_counts_is_refused(tmp_path, monkeypatch):
     write_arxiv(tmp_path)
-    found = r"\(got 60 nodes, 200 edges, 8 features, 5 classes in .*raw\); fetch its files anew, or .*read_graph$"
+    found = r"\(got 60 nodes, 200 edges, 8 features, 5 classes in .*raw\); download its files again, or .*read_graph$"
     with pytest.raises(InputError, match=r"^'arxiv' must have .* 128 features, 40 classes " + found):
         load_benchmark("arxiv", shift="time", root=tmp_path)
     monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 40, 5)))  # a cached copy is no way round
@@ -215,8 +215,8 @@ def test_guesses_as_features(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("guesses", "message"),
     [
-        ("1\n2,x\n3\n", r"guesses.csv.gz must be gzipped lines of class numbers \(got: .*'x'.*\); fetch it anew"),
-        ("1\n2,40\n3\n", r"guesses.csv.gz must name classes from 0 to 39 \(got \[2, 40\]\); fetch it anew"),
+        ("1\n2,x\n3\n", r"guesses.csv.gz must be gzipped lines of class numbers \(got: .*'x'.*\); download it again"),
+        ("1\n2,40\n3\n", r"guesses.csv.gz must name classes from 0 to 39 \(got \[2, 40\]\); download it again"),
         ("1\n2\n", r"node-label.csv.gz must have a row for each of 2 nodes \(got 3\)"),
     ],
 )
@@ -264,7 +264,7 @@ def test_arxiv_from_broken_files(tmp_path):
     label = tmp_path / "ogbn_arxiv" / "raw" / "node-label.csv.gz"
     whole = label.read_bytes()
     label.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"node-label.csv.gz must be a gzipped table of numbers .*; fetch it anew"):
+    with pytest.raises(InputError, match=r"node-label.csv.gz must be a gzipped table of numbers .*; download it again"):
         load_benchmark("arxiv", shift="time", root=tmp_path)
     label.write_bytes(gzip.compress(b"1\n2\n"))
     with pytest.raises(InputError, match=r"node-label.csv.gz must have a row for each of 60 nodes \(got 2\)"):
@@ -332,7 +332,7 @@ def test_a_download_is_read_by_us_alone(files, tmp_path, monkeypatch):
     monkeypatch.setattr(torch_geometric.data, "download_url", download)
     for part in (torch_geometric.datasets.twitch, torch_geometric.datasets.amazon, torch_geometric.datasets.coauthor):
         monkeypatch.setattr(part, "download_url", download)
-    with pytest.raises(DataNotFoundError, match=r"nowhere to be had\. Tried: .* a download \((?!a pickle)"):
+    with pytest.raises(DataNotFoundError, match=r"was not found\. Tried: .* a download \((?!a pickle)"):
         files.load(None)
     assert [url.rpartition("/")[2] for url in fetched] == list(files.files)
     assert all(url.startswith("https://") and "{" not in url for url in fetched)
@@ -378,7 +378,7 @@ def test_synthetic_in_a_size_of_ones_own():
         assert (graph.num_nodes, graph.num_features) == (400, 60)
         assert 700 < graph.num_edges <= 900
     assert benchmark.num_classes == 4
-    with pytest.raises(ValueError, match=r"'nodes' must be left out but for 'synthetic' \(got 5\)"):
+    with pytest.raises(ValueError, match=r"'nodes' must be given only for 'synthetic' \(got 5\)"):
         load_benchmark("cora", shift="label", nodes=5)
     with pytest.raises(ValueError, match=r"'option' must be one of nodes, .* \(got 'node'\); did you mean 'nodes'"):
         load_benchmark("synthetic", shift="label", node=5)
@@ -407,5 +407,5 @@ def test_planted_nodes_stand_among_id_nodes(shift):
 def test_what_is_not_at_hand_is_said(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert not DATASETS[name].at_hand(tmp_path)
-    with pytest.raises(DataNotFoundError, match=r"is nowhere to be had\. Tried: .*, a download \(.*\)\. Pass root="):
+    with pytest.raises(DataNotFoundError, match=r"was not found\. Tried: .*, a download \(.*\)\. Pass root="):
         load_benchmark(name, shift=DATASETS[name].shifts[-3], root=tmp_path)

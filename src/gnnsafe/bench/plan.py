@@ -57,7 +57,7 @@ class Cell:
 class Plan:
     """What is to be run; shifts and methods are all that there are unless named.
 
-    A method whose name ends in `.py` is a file with methods of one's own. The protocol is, unless named, the paper's
+    A method whose name ends in `.py` is a file with methods of your own. The protocol is, unless named, the paper's
     for what its tables have and the rigorous one for all else; where the paper's is named, so are its shifts and
     methods, unless others are. `search` chooses hyper-parameters: see `bench.search`. `selection="test"` is for the
     audit: epoch and hyper-parameters are those that do best on test data.

@@ -84,7 +84,7 @@ class Recipe:
 def backbones() -> tuple[str, ...]:
     """The models that any method reads: all in MODELS but those that a method has for itself.
 
-    A method of somebody's has none of ours for itself.
+    A user's method has none of ours for itself.
     """
     kinds = [(method.model, method in METHODS.own) for method in METHODS.values() if method.model is not None]
     reserved = {name for name, ours in kinds if ours == (MODELS.get(name) in MODELS.own)}

@@ -184,7 +184,7 @@ class Calibration:
         """
         given = [name for name, level in (("false_alarm", false_alarm), ("fdr", fdr)) if level is not None]
         require(len(given) == 1, "false_alarm", "be given, or fdr, but not both", " and ".join(given) or "neither")
-        require(not storey or fdr is not None, "storey", "be left out but with fdr", storey)
+        require(not storey or fdr is not None, "storey", "be given only with fdr", storey)
         nodes = int(counts.sum())
         if fdr is not None:
             limit = discovery_limit(p, counts, fdr, storey=storey)

@@ -145,7 +145,7 @@ def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe
     altair()
     for option in ("datasets", "shifts", "methods", "backbones", "protocol", "plan", "search", "selection"):
         if getattr(arguments, option) is not None:
-            raise InputError(f"'--{option}' must not stand beside '--figure' (got both); a figure says what it runs")
+            raise InputError(f"'--{option}' must not be given with '--figure' (got both); a figure says what it runs")
     seeds = arguments.seeds or (1 if arguments.figure == 1 else 5)
     return figure_cells(arguments.figure, seeds, arguments.epochs or 200, arguments.data)
 

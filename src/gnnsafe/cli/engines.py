@@ -44,7 +44,7 @@ def add_engine_options(parser: Any, engines: tuple[str, ...]) -> None:
     words = "|".join(engines)
     group.add_argument("--engine", choices=engines, default=engines[0], metavar=words, help=f"(default: {engines[0]})")
     group.add_argument("--memory", metavar="SIZE", type=place, help="with duckdb: what it may take, such as 4GB")
-    group.add_argument("--temp", metavar="FOLDER", type=place, help="where tables are stored for the time being, "
+    group.add_argument("--temp", metavar="FOLDER", type=place, help="where tables are stored temporarily, "
                        "removed at the end (default: beside --out)")  # fmt: skip
     group.add_argument("--master", metavar="URL", type=place, help="with spark: spark://host:port, yarn, local[N] "
                        "(default: that of spark-submit, or all cores)")  # fmt: skip

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Serves detectors over HTTP: the Open Inference Protocol under /v2, graphs under /v1, a page at /, OpenAPI at "
         "/docs, Prometheus at /metrics. With --graph it keeps a graph, takes changes of it and scores all whom they "
         "touch; what it has acknowledged is in a journal beside the graph, and is there after any crash. It listens on "
-        "this machine alone unless told; elsewhere a token is required. SIGTERM finishes what was accepted; SIGHUP "
+        "this machine alone by default; elsewhere a token is required. SIGTERM finishes what was accepted; SIGHUP "
         "reads the detectors again without dropping a request."
     )
     parser.epilog = examples(

@@ -86,7 +86,7 @@ def load_benchmark(
         name: The data set.
         shift: Which of its shifts.
         seed: Of the shift and, where it is drawn, of the split.
-        root: A folder with the raw files, laid out as PyG does; unless told `$GNNSAFE_DATA`, then a package that
+        root: A folder with the raw files, laid out as PyG does; by default `$GNNSAFE_DATA`, then a package that
             carries them, then a download.
         test_nodes: "id-test": only those nodes count that are ID test nodes in the original (planted shifts choose
             their nodes themselves), as in the rigorous protocol.
@@ -100,12 +100,12 @@ def load_benchmark(
 
     Raises:
         UnknownNameError: There is no such data set, shift or option.
-        DataNotFoundError: Its files are nowhere to be had.
+        DataNotFoundError: Its files were not found.
         InputError: The files are not what was published.
     """
     require_known("name", name, DATASETS)
     for option in size:
-        require(name == "synthetic", option, "be left out but for 'synthetic'", repr(size[option]))
+        require(name == "synthetic", option, "be given only for 'synthetic'", repr(size[option]))
         require_known("option", option, ("nodes", "edges", "features", "classes"))
     dataset = synthetic_dataset(**size) if size else DATASETS[name]
     require_known("shift", shift, dataset.shifts)

@@ -145,7 +145,7 @@ def _pubmed_years_at_hand(root: Root) -> bool:
 
 
 def synthetic_dataset(*, nodes: int = 2000, edges: int = 10_000, features: int = 500, classes: int = 6) -> Dataset:
-    """The synthetic data set in a size of one's own."""
+    """The synthetic data set in a size of your own."""
     make = partial(synthetic.synthetic, nodes=nodes, edges=edges, features=features, classes=classes)
 
     def graph(root: Root, seed: int) -> tuple[Data, str]:

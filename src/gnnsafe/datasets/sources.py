@@ -91,7 +91,7 @@ class Files:
                 folder = self._downloaded()
             except Exception as reason:  # whatever a network, a proxy or a library makes of it
                 raise DataNotFoundError(
-                    f"{self.name} is nowhere to be had. Tried: {', '.join(tried)}, a download ({reason}). "
+                    f"{self.name} was not found. Tried: {', '.join(tried)}, a download ({reason}). "
                     f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}/{self.files[0]}"
                     f"{' and its siblings' if len(self.files) > 1 else ''}, or allow the download"
                     + (f", or {self.remedy}." if self.remedy else ".")
@@ -110,7 +110,7 @@ class Files:
         except Exception as reason:  # whatever a reader makes of a damaged file
             raise InputError(
                 f"the files of {self.name} in {folder} must be whole (got {type(reason).__name__}: {reason}); "
-                "fetch them anew"
+                "download them again"
             ) from reason
 
     def _check_counts(self, data: Data, place: Path | str) -> None:
@@ -118,7 +118,7 @@ class Files:
         if found != self.counts:
             raise InputError(
                 f"'{self.name}' must have {_counted(self.counts)} (got {_counted(found)} in {place}); "
-                "fetch its files anew, or read a graph of your own with gnnsafe.read_graph"
+                "download its files again, or read a graph of your own with gnnsafe.read_graph"
             )
 
     def digest(self, folder: Path) -> str:

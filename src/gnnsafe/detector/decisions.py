@@ -16,7 +16,7 @@ __all__ = ["Decisions"]
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What `Detector.decide` says: one entry per node in each field, from one forward of the model."""
+    """What `Detector.decide` says: one entry per node in each field, from one forward pass of the model."""
 
     ids: Sequence[Any]
     """What the user calls the nodes, `data.node_id`; their numbers where the graph has none."""

@@ -1,4 +1,4 @@
-"""What practitioners touch: scores, decisions with a stated error rate, reasons, advice, and files."""
+"""For users: scores, decisions with a stated error rate, reasons, advice, and files."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Detector(Answering):
 
     Args:
         model: Any module called `(x, edge_index)` that returns logits; None for a trivial method, which needs none.
-        method: A method or its name. Unless told it is `TwoScale`, or the most of it that can be fitted on the training
+        method: A method or its name. By default it is `TwoScale`, or the most of it that can be fitted on the training
             graph: a `MethodWarning` says what is missing, such as a `val_mask` with 20 nodes.
         embedding: The name of the submodule that gives the penultimate embedding, for methods that read it. Models of
             `gnnsafe.models` say it by themselves.
         forward: How to call the model, `forward(model, data)`, where that is not `model(x, edge_index)`.
         task: "multiclass", or "multilabel" where logits are those of sigmoids, one per label (a binary head has one).
         node_type: The nodes of a `HeteroData` whose logits `forward` returns.
-        edge_types: The edges of a `HeteroData` over which scores are propagated; unless told, all that join such nodes.
+        edge_types: The edges of a `HeteroData` over which scores are propagated; by default all that join such nodes.
         scaling: Applied to the features of every graph before model and method read them: the one that the model's
             training features were scaled by (`FeatureScaling.fitted`).
         undirected: Whether each edge of every graph is read in both directions, repeated ones once.
@@ -60,16 +60,15 @@ class Detector(Answering):
     """
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
-        """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
+        """Keep the scores of held-out ID nodes, `mask` or `data.val_mask`: p-values compare with them.
 
-        They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
-        or the method anything; training nodes are refused, and where validation nodes chose the epoch, others are
-        better.
+        They stand for the ID nodes to come if both are drawn at random from one pool and neither was used to train the
+        model or fit the method. Training nodes are refused. Where validation nodes chose the epoch, others are better.
 
         Args:
-            data: The graph with the held-out nodes, mostly the training graph. Where their classes are known, `data.y`
+            data: The graph with the held-out nodes, usually the training graph. Where their classes are known, `data.y`
                 (−1 where not), `predict_sets` compares with them.
-            mask: The held-out ID nodes; unless told `data.val_mask`.
+            mask: The held-out ID nodes; by default `data.val_mask`.
             by_class: Compare a node with the calibration nodes of its own predicted class, so that error rates hold in
                 each class.
 
@@ -84,7 +83,7 @@ class Detector(Answering):
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
-        nodes = self.used_.untaught(name, graph, held_out)
+        nodes = self.used_.not_trained_on(name, graph, held_out)
         count = nodes.among(self.used_.validated)
         known = self.method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
         if count and known is None:
@@ -110,7 +109,7 @@ class Detector(Answering):
         if not by_class:
             self.calibration_ = Calibration(scores, known=known)
             return
-        require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
+        require(self.task == "multiclass", "by_class", "be given only for a multiclass model", self.task)
         require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
         logits = outputs.logits[held_out]
         self.calibration_ = Calibration(scores, logits.argmax(dim=1), logits.shape[1], known)
@@ -206,7 +205,7 @@ class Detector(Answering):
         batch_size: int | None = None,
         hops: int | None = None,
     ) -> Decisions:
-        """All about every node from one forward: score, p-value, flag, predicted class and its probability.
+        """All about every node from one forward pass: score, p-value, flag, predicted class and its probability.
 
             decided = detector.decide(new_data, false_alarm=0.05)
             decided.to_pandas().sort_values("p_value")
@@ -303,7 +302,7 @@ class Detector(Answering):
 
         Args:
             data: The graph with these nodes.
-            mask: Held-out ID nodes. Unless told, the test nodes of the split that the detector was fitted with where
+            mask: Held-out ID nodes. By default the test nodes of the split that the detector was fitted with where
                 `data` is the same graph, else those of `data.test_mask`.
             levels: The false-alarm rates to check.
 
@@ -326,9 +325,9 @@ class Detector(Answering):
     def explain(self, data: Graph, *, node: int | str) -> Explanation:
         """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes.
 
-        Where the method weighs evidence (`TwoScale`, `Consensus`), also what each piece adds, who was heard in those
-        that are propagated, and what the graph as a whole did. The graph is read for this alone: `score_new` goes on
-        with the one that was scored last.
+        Where the method weighs evidence (`TwoScale`, `Consensus`), also what each piece adds, which nodes counted
+        in those that are propagated, and what the graph as a whole did. The graph is read for this alone: `score_new`
+        goes on with the one that was scored last.
 
         Args:
             data: The graph.
@@ -371,7 +370,7 @@ class Detector(Answering):
             nodes: Those that came or changed; see `score_new`.
             false_alarm: Of the ID nodes at most this share is flagged; see `predict`.
             fdr: Of the flagged nodes at most this share is ID.
-            hops: The receptive field of a model that is none of gnnsafe.models.
+            hops: The receptive field of a model that is not one of gnnsafe.models.
             touched: Whether all touched nodes are scored, or the given ones alone.
             seed: Breaks ties of p-values at random.
             tail: "extrapolated" extends p-values beyond all calibration nodes; see `p_values`.

@@ -34,7 +34,7 @@ def load(
         folder: What `Detector.save` has written.
         model: The model that it was saved with; left out for one of gnnsafe.models.
         forward: How to call the model, where it was saved with such; it is code, which no file holds.
-        device: Where the model is to be, such as "cuda" or "auto" (CUDA's where there is a GPU); unless told, where
+        device: Where the model is to be, such as "cuda" or "auto" (CUDA's where there is a GPU); by default where
             the given model is, else on the CPU.
 
     Returns:

@@ -41,7 +41,8 @@ class PartDetector:
     It has a method of its own: what else the detector scores leaves these weights alone. A score is made in two stages:
     what is read off a node (`read`), from a receptive field of `near` hops, that of the model and of the method's base
     scores; then these are propagated along `steps` edges (`decided`). Who keeps what was read needs to read only those
-    anew whom a change is near to. Only a method and a model of ours are known to have no larger receptive field.
+    anew the nodes near a change. Only a method and a model of gnnsafe.models are known to have no larger receptive
+    field.
     """
 
     def __init__(self, detector: Detector) -> None:

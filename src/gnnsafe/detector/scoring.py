@@ -74,7 +74,7 @@ class Scorer:
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
         self.numbers_: dict[str, object] = {}  # its attributes, but for those that change at each call
-        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
+        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes besides x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
         self.calibrated_by_: str | None = None  # the method as it was then
@@ -87,7 +87,7 @@ class Scorer:
     def fit(self: AnyScorer, data: Graph) -> AnyScorer:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`.
 
-        A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
+        A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
         and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
         Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its place.
 
@@ -158,7 +158,7 @@ class Scorer:
         return graph, self._outputs(graph)
 
     def _state(self, graph: PreparedGraph) -> Any:
-        """What outputs depend on beside weights and what the graph's tensors hold."""
+        """What outputs depend on besides weights and what the graph's tensors hold."""
         settings = None if self.classifier is None else self.classifier.settings()
         return graph.versions(), self.scaling, self.undirected, settings
 

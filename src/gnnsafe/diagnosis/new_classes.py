@@ -46,7 +46,7 @@ def narrowed(outputs: Outputs, number: int) -> Outputs:
 
 
 def class_left_out(outputs: Outputs, number: int) -> Outputs:
-    """The same outputs, for detectors that have never heard of that class; the others are numbered 0, 1, …"""
+    """The same outputs, for detectors that do not know that class; the others are numbered 0, 1, …"""
     graph = outputs.graph
     y = node_labels(graph)
     masks = {name: getattr(graph, name, None) for name in ("train_mask", "val_mask")}

@@ -97,7 +97,7 @@ def beside(session: Any) -> Any:
 
 
 class Storage:
-    """Where tables are for the time being, and how outputs appear: on a file system, or at an address of Hadoop's."""
+    """Where tables are temporarily, and how outputs appear: on a file system, or at an address of Hadoop's."""
 
     def __init__(self, session: Any, temp: str) -> None:
         self._session, self._temp, self._stack = session, temp, ExitStack()

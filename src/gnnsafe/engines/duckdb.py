@@ -49,9 +49,9 @@ class DuckDB(Engine):
             gnnsafe.engines.score(engine, detector, "lake/nodes/", "lake/edges/", out="scores/")
 
     Args:
-        memory: What the process may take, such as "4GB"; unless told, half of what is free.
-        threads: How many; unless told, one per core.
-        temp: Where to store what is there for the time being; unless told, beside the output.
+        memory: What the process may take, such as "4GB"; by default half of what is free.
+        threads: How many; by default one per core.
+        temp: Where to store temporary files; by default beside the output.
 
     Raises:
         InputError: `memory` or `threads` breaks its rule.
@@ -150,16 +150,16 @@ class DuckDB(Engine):
         return Files(files)
 
     def after(self, table: Files, step: Step) -> Files:
-        """Range of targets after range: sums where the step hears, then its function a batch at a time."""
+        """Range of targets after range: sums where the step aggregates, then its function a batch at a time."""
         self._made += 1
         held: dict[int, torch.Tensor] = {}
         with self._full_disk(), Writer(self.folder, f"step{self._made}", step.makes) as writer:
             for low, high in spans(self.nodes, self.grid.targets):
-                heard = self.grid.sums(table.files["value"], (low, high), held) if step.hears else None
+                aggregated = self.grid.sums(table.files["value"], (low, high), held) if step.aggregates else None
                 for start, stop in spans(high - low, BATCH):
                     block = self._block(table, low + start, low + stop)
-                    if heard is not None:
-                        block["heard"] = heard[start:stop]
+                    if aggregated is not None:
+                        block["aggregated"] = aggregated[start:stop]
                     writer.add(run(step.function, block))
         kept = {name: table.files[name] for name in step.keeps}
         for name, file in table.files.items():

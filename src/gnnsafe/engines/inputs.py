@@ -74,7 +74,7 @@ def graph_tables(
         names: The features that the detector knows, where these have names.
         width: How many features or logits there should be, where that is known.
         both_ways: Whether each edge is read in both directions, repeated ones once.
-        drop_unknown: Whether edges of nodes that are not there are left out.
+        drop_unknown: Whether edges of unknown nodes are left out.
 
     Raises:
         GraphFileError: A column is missing or of a type that it cannot have.

@@ -74,7 +74,7 @@ def detector_plan(
 
 
 def logits_plan(method: Method, calibration: Calibration, *, task: Task = "multiclass") -> Plan:
-    """From logits that anybody's model gave to decisions.
+    """From logits that any model gave to decisions.
 
     Raises:
         InputError: The method reads more than logits.
@@ -122,7 +122,7 @@ def _beside(steps: Sequence[Step], model: Any, parts: Sequence[Method], task: Ta
     makes = {part(number): Column() for number in centred}
     return [
         Step(partial(_directed, centred, first.function), {"value": Column(width), **held}),
-        Step(partial(_likened, centred, [*first.makes]), {**makes, **first.makes}, hears=True),
+        Step(partial(_likened, centred, [*first.makes]), {**makes, **first.makes}, aggregates=True),
         *rest,
     ]
 

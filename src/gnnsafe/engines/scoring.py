@@ -1,4 +1,4 @@
-"""A detector, or the logits of anybody's model, carried out by an engine: tables in, a folder of decisions out."""
+"""A detector, or the logits of any model, carried out by an engine: tables in, a folder of decisions out."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def score(
         out: The folder of Parquet parts to write: id, predicted, probability, score, p_value, flag.
         asked: The level, and about which nodes.
         undirected: Read each edge in both directions, repeated ones once; a detector that does so does so here too.
-        drop_unknown_edges: Leave out edges of nodes that are not there.
+        drop_unknown_edges: Leave out edges of unknown nodes.
 
     Returns:
         What is to be said of all nodes together.
@@ -108,7 +108,7 @@ def score_logits(
     undirected: bool = False,
     drop_unknown_edges: bool = False,
 ) -> Summary:
-    """The same of logits that anybody's model gave, by the method and the calibration of a saved detector.
+    """The same of logits that any model gave, by the method and the calibration of a saved detector.
 
     Args:
         engine: Where to compute, entered.
@@ -118,7 +118,7 @@ def score_logits(
         out: The folder of Parquet parts to write.
         asked: The level, and about which nodes.
         undirected: Read each edge in both directions, repeated ones once.
-        drop_unknown_edges: Leave out edges of nodes that are not there.
+        drop_unknown_edges: Leave out edges of unknown nodes.
 
     Returns:
         What is to be said of all nodes together.

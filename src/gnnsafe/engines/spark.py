@@ -48,10 +48,10 @@ class Spark(Engine):
             gnnsafe.engines.score(engine, detector, spark.table("nodes"), spark.table("edges"), out="s3://…/scores")
 
     Args:
-        session: The session to use, left as it is; unless told, the one of spark-submit, or a new one.
-        master: For a new session, such as "spark://host:7077"; unless told, all cores of this machine.
+        session: The session to use, left as it is; by default the one of spark-submit, or a new one.
+        master: For a new session, such as "spark://host:7077"; by default all cores of this machine.
         conf: Further settings of a new session.
-        temp: Where tables are stored for the time being, a place that all machines see; unless told, the current
+        temp: Where tables are stored temporarily, a place that all machines see; by default the current
             folder, which does for one machine.
 
     Raises:
@@ -188,10 +188,10 @@ class Spark(Engine):
             self._named("all_edges", self.spark.sql(edges))
 
     def after(self, table: Frame, step: Step) -> Frame:
-        """One job: the sums where the step hears, its function, and the result stored."""
+        """One job: the sums where the step aggregates, its function, and the result stored."""
         with self._one_line("the plan"):
-            query = _hearing(table) if step.hears else f"SELECT * FROM {table.view}"
-            before = {**table.columns, **({"heard": table.columns["value"]} if step.hears else {})}
+            query = _with_sums(table) if step.aggregates else f"SELECT * FROM {table.view}"
+            before = {**table.columns, **({"aggregated": table.columns["value"]} if step.aggregates else {})}
             kept = {name: table.columns[name] for name in step.keeps}
             function = partial(_rows, step.function, before, self._counts)
             result = self._mapped(self.spark.sql(query), function, step.makes, kept)
@@ -265,13 +265,13 @@ def _counting(nodes: str, *, leaving: bool) -> str:
     )
 
 
-def _hearing(table: Frame) -> str:
+def _with_sums(table: Frame) -> str:
     """SQL: each row with the sums of `value` over the edges from other nodes."""
     values = _parts("value", table.columns["value"])
     sums = ", ".join(f"sum(s.{value}) AS {value}" for value in values)
-    heard = ", ".join(f"COALESCE(m.{value}, 0) AS heard{value.removeprefix('value')}" for value in values)
+    aggregated = ", ".join(f"COALESCE(m.{value}, 0) AS aggregated{value.removeprefix('value')}" for value in values)
     return (
-        f"SELECT n.*, {heard} FROM {table.view} AS n LEFT JOIN (SELECT e.target, {sums} FROM all_edges AS e "
+        f"SELECT n.*, {aggregated} FROM {table.view} AS n LEFT JOIN (SELECT e.target, {sums} FROM all_edges AS e "
         f"JOIN {table.view} AS s ON e.source = s.id WHERE e.source <> e.target GROUP BY e.target) AS m "
         "ON n.id = m.target"
     )

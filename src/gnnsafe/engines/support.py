@@ -55,7 +55,7 @@ def reads_degrees(method: Method) -> bool:
 
 
 def check_method(method: Method, *, logits_only: bool) -> None:
-    """It reads a node's own outputs, or what is known to be heard from neighbours, and propagates all alike."""
+    """It reads a node's own outputs, or what is known to be aggregated from neighbours, and propagates all alike."""
     known = LOGITS if logits_only else (*ALL, TwoScale)
     names = ", ".join(one.__name__ for one in known)
     rule = f"be one that runs in an engine ({names}, propagated or not)"

@@ -1,4 +1,4 @@
-"""Folders for what is stored for the time being, and outputs that appear whole: nothing of either outlives a run.
+"""Folders for what is stored temporarily, and outputs that appear whole: nothing of either outlives a run.
 
 A folder is held by a lock as long as its process lives, however that ends. The next run beside it removes those that
 nobody holds: what SIGKILL left.

@@ -1,4 +1,4 @@
-"""A graph that is kept and changes: its journal, and what a detector says about whom a change touches."""
+"""A graph that is kept and changes: its journal, and what a detector says about the nodes that a change affects."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class EvolvingGraph:
         """The nodes that these reach in at most `hops` edges, themselves among them; None if there are over `most`."""
         return self._spread(nodes, hops, most, self._out_of, self._into)
 
-    def heard(self, nodes: Any, hops: int, most: int) -> Any:
+    def receptive_field(self, nodes: Any, hops: int, most: int) -> Any:
         """The nodes from which at most `hops` edges lead to these; None if there are over `most`."""
         return self._spread(nodes, hops, most, self._into, self._out_of)
 
@@ -219,10 +219,10 @@ class EvolvingGraph:
     def part(self, asked: Any, hops: int, most: int) -> Part | None:
         """These nodes, those from which at most `hops` edges lead to them, and all that point into one of these.
 
-        It decides about the nodes where each hears of others from `hops` edges away: a degree counts whoever points
-        there. None where it is over `most`.
+        It decides about the nodes where the receptive field is `hops` hops: degrees count all in-neighbours. None where
+        it is over `most`.
         """
-        field = self.heard(asked, hops, most)
+        field = self.receptive_field(asked, hops, most)
         if field is None:
             return None
         sources, targets = self._edges_into(field)

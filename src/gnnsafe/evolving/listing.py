@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """Which nodes, in which order: the most unusual first, unless told."""
+    """Which nodes, in which order: the most unusual first, by default."""
 
     flagged: bool | None = None
     predicted: str | None = None

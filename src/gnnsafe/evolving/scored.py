@@ -57,7 +57,7 @@ class _Scored(NamedTuple):
 
 
 class ScoredGraph:
-    """A kept graph: a change is made, all whom it touches are scored again, and it is journalled; or it is undone.
+    """A kept graph: a change is made, the nodes that it affects are scored again, it is journalled; or it is undone.
 
     Scores of the touched are those of a full scoring, for a method that weighs evidence by the graph (`TwoScale`) by
     the weights of the last whole scoring, as `Detector.score_new` has it: at the start, when over half of the graph is
@@ -175,7 +175,7 @@ class ScoredGraph:
             return Change(scored.decisions, scored.whole, self.version)
 
     def _touched(self, seeds: Any) -> _Scored:
-        """All whom the changes touch: what they are near to is read anew, of the others it is known."""
+        """All nodes that the changes affect: what they are near to is read anew, of the others it is known."""
         if len(seeds) == 0:  # as where a node without edges went
             return _Scored(seeds, self._detector.nothing(), seeds, self._rows[:0])
         scope = self._scope(seeds)
@@ -207,7 +207,7 @@ class ScoredGraph:
         return Part(touched, touched, NO_EDGES) if steps == 0 else self.graph.part(touched, steps - 1, most)
 
     def _decided(self, part: Part, near: Any, read: Read) -> Decisions:
-        """About those asked about, whom a change touches; `near` are those that were read anew."""
+        """About those of the given nodes that a change affects; `near` are those that were read anew."""
         rows = grown(self._rows, len(self.graph.x))[part.kept]
         rows[np.searchsorted(part.kept, near)] = read.rows.numpy()
         places = torch.from_numpy(np.searchsorted(part.asked, near))
@@ -226,7 +226,7 @@ class ScoredGraph:
             number, everyone = self.graph.number(name), self.graph.count
             if number is None:
                 return None
-            around = self.graph.heard(np.array([number]), EGO, everyone)  # whose scores are drawn
+            around = self.graph.receptive_field(np.array([number]), EGO, everyone)  # whose scores are drawn
             part = self.graph.part(around, self.reach, everyone)
             assert part is not None  # as it may be all of the graph
             names, detector = self.graph.names(part.kept), self._detector

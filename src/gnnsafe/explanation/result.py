@@ -16,7 +16,7 @@ from gnnsafe.explanation.shares import Evidence, Share, pulls
 __all__ = ["Explanation"]
 
 NAMED = 3  # nodes and classes in a text
-HEARD = 2  # nodes that raised, or lowered, one piece of evidence
+PULLS = 2  # nodes that raised, or lowered, one piece of evidence
 TOLD = 0.05  # of a difference between the score and what p-values compare
 NUMBERS = ("node", "method", "score", "compared", "own", "task", "p_value")
 
@@ -158,7 +158,7 @@ class Explanation:
                 lines.append(f"    none  {one.says}: {one.silent}")
                 continue
             lines.append(f"  {one.addend:+6.2f}  {one.says} (p = {one.p_value:.2g}, weight {one.weight:.2f})")
-            if one.score is not None and (found := self._pulls(one.shares, one.score, HEARD)):
+            if one.score is not None and (found := self._pulls(one.shares, one.score, PULLS)):
                 lines.append(f"          {'; '.join(found)}")
         return lines
 

@@ -79,7 +79,7 @@ def fitting(
     begin: Callable[[str], object] | None = None,
     each_epoch: Callable[[History], object] | None = None,
 ) -> Fitting:
-    """Train a model of ours on the graph, bind a method to it, and calibrate it on the validation nodes.
+    """Train a model of gnnsafe.models on the graph, bind a method to it, and calibrate it on the validation nodes.
 
     Without `train_mask` a split is drawn from the seed, 6 : 2 : 2. A method that learns from validation nodes, and
     keeps no scores of theirs as if it had not, is calibrated on the test nodes.
@@ -87,10 +87,10 @@ def fitting(
     Args:
         data: The graph, with labels `y`.
         exposure: A graph whose every node is known to be OOD.
-        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes. Unless told,
+        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes. By default
             the method's own model, or the GCN.
-        objective: A name in `OBJECTIVES`; unless told, the energy margin with `exposure`, else the method's.
-        method: The OOD score, a name in `METHODS`; unless told, that of a `Detector`, and with `exposure` "gnnsafe",
+        objective: A name in `OBJECTIVES`; by default the energy margin with `exposure`, else the method's.
+        method: The OOD score, a name in `METHODS`; by default that of a `Detector`, and with `exposure` "gnnsafe",
             which with the energy margin is the paper's GNNSafe++.
         epochs: Of training.
         seed: Of the weights and the split.

@@ -1,4 +1,4 @@
-"""What speaks against relying on a detector that was just trained, each in a line with its remedy."""
+"""What points against relying on a detector that was just trained, each in a line with its remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["advice", "one_way"]
 
 SIGNIFICANT = 0.05
 RECIPROCAL = 0.1  # the share of edges with a reverse, below which edges look one-way
-UNHEARD = 0.2  # the share of nodes that point to others and hear nobody, above which that costs
+WITHOUT_INCOMING = 0.2  # the share of nodes with out-neighbours but no in-neighbours, above which that costs
 
 
 def advice(
@@ -64,7 +64,7 @@ def _epochs(trained: Trained) -> Iterator[TrainingWarning]:
 
 
 def one_way(edge_index: Tensor, num_nodes: int) -> tuple[float, float]:
-    """The share of edges whose reverse is there too, and of nodes that point to others and hear nobody.
+    """The share of edges whose reverse is there too, and of nodes with out-neighbours but no in-neighbours.
 
     Self-loops do not count, and a repeated edge counts once.
 
@@ -76,16 +76,16 @@ def one_way(edge_index: Tensor, num_nodes: int) -> tuple[float, float]:
         return 1.0, 0.0
     edges = torch.unique(source * num_nodes + target)
     reciprocal = float(torch.isin((edges % num_nodes) * num_nodes + edges // num_nodes, edges).double().mean())
-    speaks, hears = (torch.bincount(end, minlength=num_nodes) > 0 for end in (source, target))
-    return reciprocal, float((speaks & ~hears).double().mean())
+    points, reached = (torch.bincount(end, minlength=num_nodes) > 0 for end in (source, target))
+    return reciprocal, float((points & ~reached).double().mean())
 
 
 def _edges(data: Data) -> Iterator[TrainingWarning]:
     reciprocal, unheard = one_way(data.edge_index, data.num_nodes)
-    if reciprocal < RECIPROCAL and unheard > UNHEARD:
+    if reciprocal < RECIPROCAL and unheard > WITHOUT_INCOMING:
         yield TrainingWarning(
             f"edges look one-way: {reciprocal:.0%} have a reverse, and {unheard:.0%} of the nodes point to others and "
-            "hear nobody; where a link means the same both ways, use --undirected"
+            "have no in-neighbours; where a link means the same both ways, use --undirected"
         )
 
 

@@ -18,8 +18,8 @@ __all__ = ["CentredCosine"]
 class CentredCosine(Method):
     """Unlike its neighbours beside the average: −mean_j cos(x_i − μ, x_j − μ), no model (trivial).
 
-    μ is the mean of the training nodes' features: what all have in common makes nobody alike. A node that nobody
-    points to, or whose features are the average, is like nobody: its score is 0.
+    μ is the mean of the training nodes' features: what all have in common makes nobody alike. A node
+    without in-neighbours, or whose features are the average, is like nobody: its score is 0.
     """
 
     centre_: Tensor = fitted()

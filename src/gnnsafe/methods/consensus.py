@@ -1,4 +1,4 @@
-"""Several methods, heard together."""
+"""Several methods, combined."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Consensus(Method):
     The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution.
 
     Args:
-        methods: The methods that are heard; unless told, one of each kind.
+        methods: The methods to combine; by default one of each kind.
 
     Raises:
         InputError: An argument breaks its rule.

@@ -81,7 +81,7 @@ class GRASP(Method):
         self.training_ = _nodes(outputs, mask)
         return self
 
-    base_reach = None  # any: the sure nodes of the whole graph have a say
+    base_reach = None  # any: the sure nodes of the whole graph count
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
@@ -95,8 +95,8 @@ class GRASP(Method):
         held = scores.min()
         for _ in range(self.steps):
             scores = torch.where(nodes.train, held, scores)
-            heard = degree * (mean @ scores) + clique * (joined @ scores)
-            scores = torch.where(total > 0, heard / total, scores)
+            summed = degree * (mean @ scores) + clique * (joined @ scores)
+            scores = torch.where(total > 0, summed / total, scores)
         return scores[: len(outputs.logits)].float()
 
     def _together(self, outputs: Outputs) -> GraphNodes:

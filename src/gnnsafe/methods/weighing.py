@@ -1,7 +1,7 @@
 """How much each evidence counts in a graph, by what the graph as a whole looks like: are its odd nodes scattered?
 
 Evidence (`gnnsafe.methods.evidence`: E of every node, 1 on average for an ID node) is of three kinds: the node is
-unlike its neighbours, it is unknown to the model, its surroundings are odd. Shares of rare nodes say which to hear:
+unlike its neighbours, it is unknown to the model, its surroundings are odd. Shares of rare nodes say which count:
 
 q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
     this graph. Usual is the share in the graph that was fitted, and at most 0.1 and a standard error of such a share

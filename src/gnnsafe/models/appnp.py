@@ -16,8 +16,8 @@ __all__ = ["APPNP"]
 class APPNP(Backbone):
     """Predict, then propagate: Z ← (1−α) Â Z + α MLP(X), `steps` times from Z = MLP(X) (Gasteiger et al., 2019).
 
-    Equal to PyG's `APPNP` after an `MLP` of ours with the same weights. Its penultimate embedding is that of the MLP,
-    which no edge has touched yet.
+    Equal to PyG's `APPNP` after an `MLP` of gnnsafe.models with the same weights. Its penultimate embedding is that of
+    the MLP, which no edge has touched yet.
 
     Args:
         in_channels: How many features a node has.

@@ -65,8 +65,8 @@ class DualFilter(Backbone):
 
     def stem(self, inputs: tuple[ConvolutionInputs, ConvolutionInputs]) -> Tensor:
         """The first layer's [ÂXW_l | XW_h − ÂXW_h]."""
-        own, heard = (part.convolve(self.weights[0]) for part in inputs)
-        return _filtered(own, heard)
+        own, averaged = (part.convolve(self.weights[0]) for part in inputs)
+        return _filtered(own, averaged)
 
     def layer(self, hidden: Tensor, index: int, inputs: tuple[ConvolutionInputs, ConvolutionInputs]) -> Tensor:
         """[ÂHW_l | HW_h − ÂHW_h]."""
@@ -82,7 +82,7 @@ class DualFilter(Backbone):
         return logits
 
 
-def _filtered(own: Tensor, heard: Tensor) -> Tensor:
+def _filtered(own: Tensor, averaged: Tensor) -> Tensor:
     """Low-pass in the first half of the channels, high-pass in the second."""
     half = own.shape[1] // 2
-    return torch.cat([heard[:, :half], own[:, half:] - heard[:, half:]], dim=1)
+    return torch.cat([averaged[:, :half], own[:, half:] - averaged[:, half:]], dim=1)

@@ -66,8 +66,8 @@ class GPS(Model):
     """GPS graph Transformer: layers of BN(H + ÂHW) + BN(H + attention over all nodes), linear (Rampášek et al., 2022).
 
     A linear layer, `num_layers` layers each equal to PyG's `GPSConv` of a `GCNConv` with attn_type="performer" and one
-    head, and a linear head. Positional encodings, where one wants them, are features. Every node hears every other: it
-    has no receptive field in hops, and a node is not alone in a graph without edges.
+    head, and a linear head. Positional encodings, where one wants them, are features. Every node attends to every
+    other: it has no receptive field in hops, and a node is not alone in a graph without edges.
 
     Args:
         in_channels: How many features a node has.
@@ -107,7 +107,7 @@ class GPS(Model):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew."""
+        """Draw the weights again."""
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
         for layer in self.layers:

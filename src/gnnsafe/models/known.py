@@ -1,4 +1,4 @@
-"""The prepared graph behind a bare call `model(x, edge_index)` of a model of ours."""
+"""The prepared graph behind a bare call `model(x, edge_index)` of a model of gnnsafe.models."""
 
 from __future__ import annotations
 

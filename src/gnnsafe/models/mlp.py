@@ -36,7 +36,7 @@ class MLP(Backbone):
 
     @property
     def reach(self) -> int:
-        """It hears of nobody."""
+        """Zero hops: it reads no edges."""
         return 0
 
     def read(self, graph: PreparedGraph) -> Features:

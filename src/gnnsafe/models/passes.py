@@ -18,7 +18,7 @@ __all__ = ["Passes", "StagedPasses", "passes"]
 class Passes(Protocol):
     """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share.
 
-    The way back from `training` comes before the next pass. After `validation` the model is in evaluation mode.
+    The backward pass of `training` comes before the next pass. After `validation` the model is in evaluation mode.
     """
 
     def training(self) -> Tensor:

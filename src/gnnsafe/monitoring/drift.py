@@ -32,7 +32,7 @@ def two_sample(scores: Tensor, known: Tensor) -> TwoSample:
 
 
 def stability(counts: Any, expected: Any = None) -> float:
-    """Population stability index Σ (a − b) log(a / b) of the shares a of counts and b expected, even ones unless told.
+    """Population stability index Σ (a − b) log(a / b) of the shares a of counts and b expected, even ones by default.
 
     By custom below 0.1 is stable and above 0.25 has changed. Half a node is added to every bin, so that none is empty.
 

@@ -41,7 +41,7 @@ class Judged:
     number: int
     entry: Entry
     counted: int
-    """The nodes that were new: not taught or calibrated with, and never counted before."""
+    """The nodes that were new: not used for training or calibration, and never counted before."""
     total: int
     """All nodes that were counted up to here, with this detector."""
     log_value: float

@@ -61,7 +61,7 @@ def by_class(decided: Decisions) -> dict[str, list[int]]:
 
 
 def degree_summary(edge_index: Tensor, nodes: int) -> dict[str, Any]:
-    """Mean and quantiles of in-degrees, and how many nodes nobody points to."""
+    """Mean and quantiles of in-degrees, and how many nodes have no in-neighbours."""
     degrees = torch.bincount(edge_index[1].cpu(), minlength=nodes).numpy()
     quantiles = np.quantile(degrees, QUANTILES).tolist() if nodes else [0.0] * len(QUANTILES)
     return {

@@ -49,10 +49,10 @@ def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
 
 def graph_figures(data: Data) -> dict[str, Any]:
     """What is in a graph of the user's own."""
-    heard = torch.bincount(data.edge_index[1], minlength=data.num_nodes) > 0
+    linked = torch.bincount(data.edge_index[1], minlength=data.num_nodes) > 0
     found = {
         "nodes": data.num_nodes,
-        "without_incoming_edges": int((~heard).sum()),
+        "without_incoming_edges": int((~linked).sum()),
         **edge_figures(data.edge_index, data.num_nodes),
         "dropped_edges": data.dropped_edges if "dropped_edges" in data else 0,
         "features": data.num_features,

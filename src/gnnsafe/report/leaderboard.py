@@ -81,7 +81,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def command(record: Record, seeds: int) -> str:
-    """What runs it again; a method of one's own by its file."""
+    """What runs it again; a method of your own by its file."""
     method = "FILE.py" if record.code else re.sub("[ ,]+", "-", record.method.lower())
     words = ["gnnsafe bench", f"--datasets {record.dataset}", f"--shifts {record.shift}", f"--methods {shown(method)}"]
     words += [f"--backbones {record.backbone}", f"--seeds {seeds}", f"--protocol {record.protocol}"]

@@ -106,7 +106,7 @@ class Unpacking(Typed):
             made = part(**{field: item for field, item in values.items() if field in given})
         except (InputError, RecursionError):
             raise
-        except Exception as error:  # of a class that is none of ours
+        except Exception as error:  # of a class that is not one of gnnsafe.models
             raise InputError(f"'{name}' must be what a {part.__name__} takes (got {error})") from error
         for field in values.keys() - given:
             setattr(made, field, values[field])

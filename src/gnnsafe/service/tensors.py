@@ -1,6 +1,6 @@
 """Tensors of the Open Inference Protocol, version 2: as JSON, or as bytes after it (the binary data extension).
 
-https://github.com/kserve/open-inference-protocol; the extension is Triton's, whose clients use it unless told.
+https://github.com/kserve/open-inference-protocol; the extension is Triton's, whose clients use it by default.
 """
 
 from __future__ import annotations

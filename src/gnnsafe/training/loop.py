@@ -66,8 +66,9 @@ def train(
         gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy())
 
     Trainings in several threads, each of a model of its own, end with the weights that each ends with alone; they take
-    turns in their forward passes. A model of ours may be constructed in its thread. Whatever else draws torch's global
-    random numbers, such as the constructor of a model of one's own, is to be done before the threads start.
+    turns in their forward passes. A model of gnnsafe.models may be constructed in its thread. Whatever else draws
+    torch's global random numbers, such as the constructor of a model of your own, is to be done before the threads
+    start.
 
     Args:
         model: Any module called `(x, edge_index)` that returns logits.
@@ -219,7 +220,7 @@ def _check_objective(objective: object) -> None:
 
 
 def _check_data(model: nn.Module, data: PreparedGraph, task: Task) -> None:
-    """One forward before anything is touched: a graph and a model that do not fit cost nothing."""
+    """One forward pass before anything is touched: a graph and a model that do not fit cost nothing."""
     normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
     few = normed and data.num_nodes == 1
     require(not few, "data", "have at least two nodes for a model with BatchNorm", 1, "use batch_norm=False")

@@ -61,7 +61,7 @@ def read_graph(
         path: The folder, the node table, or the file with all of the graph.
         edges: The edge table, where `path` is a node table.
         undirected: Add the reverse of every edge, and remove repeated ones.
-        drop_unknown_edges: Leave out edges of nodes that are not there, and count them in `dropped_edges`.
+        drop_unknown_edges: Leave out edges of unknown nodes, and count them in `dropped_edges`.
 
     Returns:
         A graph with `x` (float32, dense), `edge_index` (int64), `node_id` (a list in node order; 0, 1, … if the file
