@@ -1,4 +1,4 @@
-"""Observed false-alarm rates on real graphs, over splits drawn anew: python benchmarks/calibration.py --data FOLDER.
+"""Observed false-alarm rates on real graphs, over splits drawn again: python benchmarks/calibration.py --data FOLDER.
 
 For every split a GCN is trained, a detector is fitted and calibrated on held-out ID nodes, and other ID nodes (the test
 nodes) are decided about. Validation and test nodes are drawn at random from one pool, as the guarantee asks; Cora's and
@@ -151,7 +151,7 @@ def new_classes(name: str, data: Data, seed: int, epochs: int, checks: Checks, s
 
 
 def set_shares(graph: str, known: Outputs, asked: Asked, shares: Shares) -> None:
-    """Measure sets of the nodes asked about, in % but for `classes`, calibrated with fresh nodes of the known graph."""
+    """Measure sets of the given nodes, in % except for `classes`, calibrated with fresh nodes of the known graph."""
     data = known.graph.data
     labels = KnownClasses.of(known.logits[data.fresh_mask], data.y[data.fresh_mask])
     for method in SET_METHODS:

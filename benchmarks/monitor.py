@@ -1,9 +1,9 @@
 """The alarm of `gnnsafe monitor` on real graphs: python -m benchmarks.monitor --data FOLDER.
 
-A GCN is trained on a split drawn anew (20 training nodes per class and 500 to validate on Cora and PubMed, 1 : 1 : 8 on
-the others); each stream has validation nodes drawn anew among those not trained on, and a detector that is fitted and
-calibrated on them; then days of 50 nodes. Every fifth stream has a new model. Calm streams take models of 50 epochs,
-since what the alarm promises does not depend on how good a model is; all else takes 200.
+A GCN is trained on a split drawn again (20 training nodes per class and 500 to validate on Cora and PubMed, 1 : 1 : 8
+on the others); each stream has validation nodes drawn again among those not trained on, and a detector that is fitted
+and calibrated on them; then days of 50 nodes. Every fifth stream has a new model. Calm streams take models of 50
+epochs, since what the alarm promises does not depend on how good a model is; all else takes 200.
 
 - Calm streams, up to 40 days of ID test nodes: `random`, each day a random draw of nodes of the whole graph; `growing`,
   nodes that join the graph as they come, at first a half of it; `regions`, days of neighbours; `regions, apart`, the
@@ -101,7 +101,7 @@ def model_of(data: Data, seed: int, epochs: int) -> GCN:
 
 
 def redrawn(data: Data, seed: int) -> Data:
-    """As many validation nodes as there were, drawn anew among all but training nodes; the others for testing."""
+    """As many validation nodes as there were, drawn again among all but training nodes; the others for testing."""
     free = (~data.train_mask).nonzero().flatten().numpy()
     order, masks = np.random.default_rng(seed).permutation(free), [torch.zeros_like(data.train_mask) for _ in range(2)]
     count = int(data.val_mask.sum())

@@ -69,7 +69,7 @@ def data_root() -> Path:
     """The real data sets: $GNNSAFE_DATA as the tests were started, or ../shared/data."""
     root = Path(os.environ.get("GNNSAFE_TEST_DATA", SHARED))
     if not (root / "Planetoid" / "Cora" / "raw").is_dir():
-        pytest.skip("no real data sets at hand")
+        pytest.skip("no real data sets available")
     return root
 
 
@@ -159,7 +159,7 @@ def exposure() -> Data:
 
 @pytest.fixture
 def record() -> Callable[..., Record]:
-    """A record of a run of MSP on Cora, but for what a test changes."""
+    """A record of a run of MSP on Cora, except for what a test changes."""
 
     def make(**changes: Any) -> Record:
         auroc = changes.pop("auroc", 0.9)

@@ -40,7 +40,7 @@ def figures(folder) -> list[tuple]:
 
 
 def reported(folder, capsys) -> str:
-    """The report, but for how long things took."""
+    """The report, except for how long things took."""
     capsys.readouterr()
     assert cli.main(["report", str(folder), "--format", "markdown"]) == 0
     return re.sub(r"\d+ minutes of training", "", capsys.readouterr().out.partition("## Table 8")[0])
@@ -230,7 +230,7 @@ def test_each_protocol_has_a_table(tmp_path, capsys):
 
 def test_help_teaches(capsys):
     for command, words in {
-        "bench": ("--plan", "default: the paper's that are at hand", "goes on where it was", "for all else", ".py is",
+        "bench": ("--plan", "default: the paper's that are available", "goes on where it was", "for all else", ".py is",
                   "--search", "never by test data"),
         "report": ("without running anything", "default: results"),
         "methods": ("post-hoc", "trivial"),

@@ -78,7 +78,7 @@ def test_the_report_needs_no_network_and_escapes_names(folder, tmp_path, capsys)
     assert "&lt;b&gt;odd" in text
     assert "Drift report: Alarm since " in text
     assert text.count('vegaEmbed("#') == text.count("<figure") == 4
-    own = text.split("</script>", 1)[1]  # but for the library
+    own = text.split("</script>", 1)[1]  # except for the library
     assert "http://" not in own.replace("http://www.w3.org", "")
     assert "src=" not in own
     assert f"Report: {page}" in capsys.readouterr().out

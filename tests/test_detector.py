@@ -174,7 +174,7 @@ class TestCalibrated:
             detector.check_calibration(blocks, torch.arange(5))
 
     def test_not_calibrated(self, detector, blocks):
-        detector.fit(blocks)  # anew: what it was calibrated with means nothing now
+        detector.fit(blocks)  # again: what it was calibrated with means nothing now
         for call in (
             lambda: detector.p_values(blocks),
             lambda: detector.predict(blocks, fdr=0.1),

@@ -310,7 +310,7 @@ class TestTwoScale:
         assert "two-scale K=" not in words
 
     def test_without_validation_nodes(self, own, detector, graph):
-        """A candidate that cannot be fitted is left out; a fitted one is tried where it need not be fitted anew."""
+        """A candidate that cannot be fitted is left out; a fitted one is tried where it need not be fitted again."""
         data = changed(graph, val_mask=None)
         assert "'val_mask' must be given" in detector.diagnose(data, draws=1).left_out["two-scale"]
         result = own.diagnose(data, draws=1, candidates=["energy"])

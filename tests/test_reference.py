@@ -37,7 +37,7 @@ def has(documented: Any, *kinds: str) -> bool:
 
 
 def members(owner: Any, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Of a module what the page lists; of a class its functions, but for those that a class above it describes."""
+    """Of a module what the page lists; of a class its functions, except for those that a class above it describes."""
     if owner.is_module:
         wanted = options.get("members") or [str(one) for one in owner.exports or owner.members]
         yield from ((name, owner[name]) for name in wanted if options.get("members") or shown(name, options))

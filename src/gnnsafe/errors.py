@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree; whoever catches `GnnsafeError` catches all of it.
+"""What can go wrong, as a tree; who catches `GnnsafeError` catches all of it.
 
 GnnsafeError
 ├── InputError            a value breaks a rule            (a ValueError too)

@@ -66,7 +66,7 @@ def score_homophily(scores: Tensor, edge_index: Tensor) -> float:
 def roughness(values: Tensor, edges: Edges) -> Tensor:
     """Dirichlet energy of each node, mean_j ‖f_i/√(1+d_i) − f_j/√(1+d_j)‖² over in-neighbours j, d in-degrees.
 
-    By ‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = f/√(1+d): 0, but for rounding, where a node has no
+    By ‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = f/√(1+d): 0, except for rounding, where a node has no
     in-neighbours.
 
     >>> roughness(torch.tensor([[2.0], [0.0]]), Edges(torch.tensor([[0], [1]]), 2)).tolist()  # 0 → 1

@@ -53,12 +53,12 @@ def embeddings_of(model: nn.Module) -> Iterator[list[Tensor]]:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """How to ask a user's model about a graph.
+    """How to run a user's model on a graph.
 
     It is called `model(x, edge_index)`, with whatever else the graph holds under names that its forward takes (such as
     `edge_weight`), or `forward(model, graph)` where that is given. `embedding` names the submodule whose output is the
     penultimate embedding (`"convs.0"`); a model of gnnsafe.models marks it by itself, and so can any other with a
-    `Penultimate`. `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within is asked.
+    `Penultimate`. `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within runs.
     """
 
     model: nn.Module
@@ -76,7 +76,7 @@ class Classifier:
 
     @property
     def takes_prepared(self) -> bool:
-        """Whether the model is asked about a prepared graph as it is, as those of gnnsafe.models are."""
+        """Whether the model takes a prepared graph, as those of gnnsafe.models are."""
         return self.forward is None and not isinstance(staged(self.model), Whole)
 
     @property
@@ -198,9 +198,9 @@ class Outputs:
 
     Args:
         logits: Unnormalised, one row per node and one column per class (or label).
-        graph: The graph that the model was asked about; bare data is prepared here.
+        graph: The graph that the model read; bare data is prepared here.
         task: "multiclass", or "multilabel" where logits are those of sigmoids.
-        classifier: How to ask the model again; None where logits came from elsewhere.
+        classifier: How to run the model again; None where logits came from elsewhere.
         embedded: The penultimate embedding, [nodes, dimensions], where it is known; `embeddings` checks it.
     """
 
@@ -264,7 +264,7 @@ class Outputs:
         return self.embedded
 
     def with_embeddings(self) -> Outputs:
-        """The same where an embedding is known; else logits stand for it, here and where the model is asked again.
+        """The same where an embedding is known; else logits stand for it, here and where the model runs again.
 
         Returns:
             Outputs whose `embeddings` can be read.
@@ -273,7 +273,7 @@ class Outputs:
 
     @once
     def without_edges(self) -> Outputs:
-        """The same model asked about the same nodes, each of them alone.
+        """The same model run on the same nodes without edges.
 
         Returns:
             The outputs of a graph without edges.
@@ -289,7 +289,7 @@ class Outputs:
         return self.again(self.graph.without_edges(**attributes))
 
     def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
-        """The same model asked again: about another graph, with gradients, or with an edited embedding.
+        """The same model run again: on another graph, with gradients, or with an edited embedding.
 
         Args:
             graph: Another graph; None: the same.

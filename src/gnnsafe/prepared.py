@@ -166,7 +166,7 @@ class PreparedGraph:
         self.edges.check_unwritten()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, and what another process is handed, is prepared anew."""
+        """A copy, and what another process is handed, is prepared again."""
         return _prepared, (self.data, self.edges.reused)
 
     def __getattr__(self, name: str) -> Any:
@@ -201,7 +201,7 @@ def prepare(data: Any) -> PreparedGraph:
 
 
 def admitted(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
-    """The graph, once it is known to be one: a prepared graph as it is, bare data prepared anew.
+    """The graph, once it is known to be one: a prepared graph as it is, bare data after preparing it.
 
     Bare data is `reused` or read once, which makes another way through it the cheapest.
     """

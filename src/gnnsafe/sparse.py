@@ -89,7 +89,7 @@ class Sparse(Matrix):
     def __init__(self, matrix: Any) -> None:
         self.csr = matrix if isinstance(matrix, Tensor) else torch_csr(sp.csr_array(matrix))
         self.shape = (self.csr.shape[0], self.csr.shape[1])
-        self.parts = csr_parts(self.csr)  # each of which torch makes anew whenever it is asked for it
+        self.parts = csr_parts(self.csr)  # each of which torch makes again whenever it is asked for it
 
     @once
     def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it

@@ -41,7 +41,7 @@ def test_settings_of_the_tables_are_those_with_a_figure():
             assert paper.in_tables(dataset, shift) == (figure is not None), (dataset, shift)
 
 
-@pytest.mark.skipif(not TABLES.is_file(), reason="the paper's tables are not at hand")
+@pytest.mark.skipif(not TABLES.is_file(), reason="the paper's tables are not available")
 def test_figures_are_those_of_the_paper():
     ours = Path(paper.__file__).with_name("paper.csv")
     with ours.open() as a, TABLES.open() as b:

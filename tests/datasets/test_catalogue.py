@@ -1,4 +1,4 @@
-"""Every data set against its published counts, on real files where they are at hand."""
+"""Every data set against its published counts, on real files where they are available."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SINGLE = ["cora", "pubmed", "amazon-photo", "coauthor-cs"]
 @pytest.fixture(scope="module")
 def everything(data_root) -> Path:
     if not (data_root / "Coauthor").is_dir():
-        pytest.skip("not all real data sets are at hand")
+        pytest.skip("not all real data sets are available")
     return data_root
 
 
@@ -175,7 +175,7 @@ def test_arxiv_of_other_counts_is_refused(tmp_path, monkeypatch):
 
 def test_arxiv_topics(data_root):
     if not DATASETS["arxiv-topics"].at_hand(data_root):
-        pytest.skip("the guesses of arxiv's topics are not at hand")
+        pytest.skip("the guesses of arxiv's topics are not available")
     dataset, benchmark = DATASETS["arxiv-topics"], load_benchmark("arxiv-topics", shift="time", root=data_root)
     data, year = arxiv.TOPICS.load(data_root)[0], benchmark.id.year
     counts = (data.num_nodes, data.num_edges, str(data.num_features), benchmark.num_classes)
@@ -301,7 +301,7 @@ d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6
 f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95
 d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7
 2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4
-"""  # as three files in public repositories state them; what these state of Cora and PubMed fits the files at hand
+"""  # as three files in public repositories state them; what these state of Cora and PubMed fits the files available
 
 
 def test_the_hash_of_citeseer_is_that_of_the_published_ones():

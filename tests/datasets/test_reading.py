@@ -550,7 +550,7 @@ def test_the_real_photo_file_as_pyg_reads_it(data_root):
 
     file = next((data_root / "Amazon").rglob("*.npz"), None)
     if file is None:
-        pytest.skip("no Amazon-Photo at hand")
+        pytest.skip("no Amazon-Photo available")
     data, expected = read_graph(file, undirected=True), read_npz(str(file))
     assert torch.equal(data.x, expected.x)
     assert torch.equal(data.y, expected.y)

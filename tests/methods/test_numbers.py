@@ -187,7 +187,7 @@ def test_rounding_breaks_no_ties_of_a_consensus():
     consensus = Consensus(methods=(KNN(k=1),))
     outputs = Outputs.of(Mixing(), data)
     scores = consensus.fit(outputs, data.y, data.train_mask).score(outputs)
-    consensus.calibration_ = consensus.calibration_ * (1 - 1e-6)  # each its own rank, but for the last digits
+    consensus.calibration_ = consensus.calibration_ * (1 - 1e-6)  # each its own rank, except for the last digits
     assert torch.equal(consensus.score(outputs), scores)
 
 

@@ -353,7 +353,7 @@ def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, 
 
 
 def test_false_alarms_of_exchangeable_nodes():
-    """Validation and test nodes are drawn anew from one pool: 10 % asked, over 60 splits."""
+    """Validation and test nodes are drawn again from one pool: 10 % asked, over 60 splits."""
     rates = []
     for seed in range(60):
         data = block_graph(num_nodes=400, seed=1)

@@ -20,7 +20,7 @@ FIGURES = {
 }
 
 DISTRIBUTIONS = ("Energy", "GNNSafe", "GNNSafe++")
-OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is at hand
+OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is available
 BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
 COMPARED = ("MSP", "Energy", "Energy FT", "GNNSafe", "GNNSafe++")
 STEPS = (1, 2, 4, 8, 16, 32, 64)

@@ -79,7 +79,7 @@ def _data(records: Sequence[Record], root: str | None) -> Finding:
     wrong, known = [], sorted({record.dataset for record in records})
     for dataset in known:
         if dataset not in DATASETS or not DATASETS[dataset].at_hand(root):
-            wrong.append(f"{dataset} is not at hand, so that its fingerprint cannot be compared; pass --data")
+            wrong.append(f"{dataset} is not available, so that its fingerprint cannot be compared; pass --data")
             continue
         expected = data_fingerprint(dataset, root)
         others = {record.data for record in records if record.dataset == dataset} - {expected}

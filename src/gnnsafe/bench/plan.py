@@ -87,7 +87,7 @@ class Plan:
             values = getattr(self, name)
             named = isinstance(values, tuple) and all(isinstance(value, str) for value in values)
             require(named, name, "be a list of names", repr(values))
-        require(bool(self.datasets), "datasets", "name at least one", "none", "see --data for those at hand")
+        require(bool(self.datasets), "datasets", "name at least one", "none", "see --data for those available")
         require(bool(self.backbones), "backbones", "name at least one", "none")
         self._check_names()
 

@@ -190,7 +190,7 @@ def _text(kind: type) -> bytes:
 
 
 def demo_recipes(shift: str) -> list[Recipe]:
-    """The paper's few and our default on Cora; kept scores only where edges are drawn anew and leave nodes isolated."""
+    """The paper's few and our default on Cora; kept scores only where new edges leave nodes isolated."""
     kept = ["GNNSafe, keep"] if shift == "structure" else []
     table = {recipe.name: recipe for recipe in recipes("cora", shift)}
     return [table[name] for name in ("MSP", "Energy", "GNNSafe", *kept, "GNNSafe++", "TwoScale")]

@@ -1,6 +1,6 @@
 """Conformal sets of classes: which known classes a node conforms to, by its logits and by how odd it is as a whole.
 
-A class c is held against a node by two p-values: P of its OOD score, and Q of its margin a_c = max_k z_k − z_c among
+A class c is tested for a node by two p-values: P of its OOD score, and Q of its margin a_c = max_k z_k − z_c among
 the margins that calibration nodes have at their own class. One error is shared by both: their lesser is ranked again,
 among the calibration nodes' own, and the class is in the set where that rank is not rare:
 
@@ -73,7 +73,7 @@ class KnownClasses:
             ranks: P_j of the calibration nodes.
             error: Shared by the OOD score and the logits.
             by_class: Hold each class against the calibration nodes of that class, so that the error holds in each. One
-                that has too few is held against those of all classes, with a warning.
+                that has too few is compared with those of all classes, with a warning.
         """
         check_level("error", error)
         margins, groups = class_margins(logits), self._groups(logits.shape[1], error, by_class)
@@ -81,7 +81,7 @@ class KnownClasses:
         return torch.stack([shared_p_values(p, *each) > error for each in own], dim=1)
 
     def _groups(self, num_classes: int, error: float, by_class: bool) -> list[Tensor]:
-        """The calibration nodes that each class is held against, as masks; a warning where they are too few."""
+        """The calibration nodes that each class is compared with, as masks; a warning where they are too few."""
         known, needed = self.labels >= 0, nodes_needed(error / 2)
         groups = [self.labels == label if by_class else known for label in range(num_classes)]
         few = {label: int(group.sum()) for label, group in enumerate(groups) if group.sum() < needed}
@@ -96,7 +96,7 @@ class KnownClasses:
     def _few_of_a_class(self, few: dict[int, int]) -> str:
         counts = ", ".join(f"{label} ({count})" for label, count in few.items())
         return (
-            f"the calibration nodes of class {counts} are too few for sets by class, so it is held against those of "
+            f"the calibration nodes of class {counts} are too few for sets by class, so it is compared with those of "
             "all classes, and its nodes' sets may lack it more often than stated"
         )
 

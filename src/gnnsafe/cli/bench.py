@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "trials are kept in the folder's 'search' and are not run twice. '--selection test' searches the same values "
         "and the epoch for the highest AUROC on test data: what that gains is the audit's table in 'gnnsafe report'."
     )
-    parser.add_argument("--datasets", metavar="NAMES", type=names, help="(default: the paper's that are at hand)")
+    parser.add_argument("--datasets", metavar="NAMES", type=names, help="(default: the paper's that are available)")
     parser.add_argument(
         "--shifts", metavar="NAMES", type=names, help="(default: the paper's, and, unless the protocol is 'paper', "
         "rewire, planted-feature, planted-structure)",

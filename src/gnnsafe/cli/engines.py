@@ -96,7 +96,7 @@ def said_figures(said: Summary, false_alarm: float | None, fdr: float | None) ->
 
 
 def said_lines(figures: Mapping[str, Any]) -> list[str]:
-    """The same in words, but for the histogram and what changed over time."""
+    """The same in words, except for the histogram and what changed over time."""
     nodes, flagged, expected = (figures[name] for name in ("nodes", "flagged", "expected_false_alarms"))
     share, fdr = figures["false_alarm"], figures["fdr"]
     most = (

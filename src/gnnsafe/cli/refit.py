@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `refit`."""
     parser.description = (
         "Binds another OOD score to the model of a detector that 'gnnsafe train' has written, shows it the training "
-        "nodes and calibrates it anew; the model and the scaling of features stay as they are. The split is the one "
+        "nodes and calibrates it again; the model and the scaling of features stay as they are. The split is the one "
         "that the detector keeps where GRAPH is the graph that it was trained on, else the graph's own."
     )
     parser.epilog = examples("gnnsafe refit detector/ graph/ --method energy --out other/")

@@ -51,9 +51,9 @@ class Files:
     """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
-    A download is held against `counts`, the published numbers of nodes and of edges, before it is kept, and where it is
-    known against `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Where
-    `counts` go on with the numbers of features and of classes, files at hand are held against all four, too.
+    A download is compared with `counts`, the published numbers of nodes and of edges, before it is kept, and, where it
+    is known, with `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Where
+    `counts` go on with the numbers of features and of classes, files that are there are compared with all four, too.
     """
 
     name: str

@@ -19,7 +19,7 @@ ENOUGH = 20  # validation nodes, for p-values among them to say anything
 def fitted_default(outputs: Outputs, y: Tensor, mask: Tensor) -> Method:
     """TwoScale, fitted; where it cannot be, TwoScale of those of its parts that can; else GNNSafe.
 
-    A model or `forward` that cannot be asked about nodes without edges costs `OutOfPlace`, features without cosines
+    A model or `forward` that cannot run without edges costs `OutOfPlace`, features without cosines
     `CentredCosine`, log-probabilities `Energy`. A graph without `val_mask`, with fewer than 20 nodes in it or with
     training nodes among them has nothing to compare with: GNNSafe, which learns nothing. One `MethodWarning` says why,
     and what takes its place. Any error of a part decides, since a model may raise any.

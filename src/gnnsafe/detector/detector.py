@@ -359,7 +359,7 @@ class Detector(Answering):
         tail: Tail = "exact",
         storey: bool = False,
     ) -> NewDecisions:
-        """As `score_new`, with p-values and flags, equal to those of the whole graph but for `fdr`.
+        """As `score_new`, with p-values and flags, equal to those of the whole graph except for `fdr`.
 
         With `fdr` each node is weighed among those that are scored here, not among all of the graph.
 

@@ -41,7 +41,7 @@ class PartDetector:
     It has a method of its own: what else the detector scores leaves these weights alone. A score is made in two stages:
     what is read off a node (`read`), from a receptive field of `near` hops, that of the model and of the method's base
     scores; then these are propagated along `steps` edges (`decided`). Who keeps what was read needs to read only those
-    anew the nodes near a change. Only a method and a model of gnnsafe.models are known to have no larger receptive
+    again the nodes near a change. Only a method and a model of gnnsafe.models are known to have no larger receptive
     field.
     """
 
@@ -121,7 +121,7 @@ class PartDetector:
 
 
 def _as_made(detector: Detector) -> bool:
-    """Whether its model is one of ours as it was made; asked while no other thread has a hook on it."""
+    """Whether its model is one of gnnsafe.models as it was made; asked while no other thread has a hook on it."""
     if detector.classifier is None:
         return True
     with borrowed(detector.classifier.model):

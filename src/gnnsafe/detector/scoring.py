@@ -73,7 +73,7 @@ class Scorer:
         self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
-        self.numbers_: dict[str, object] = {}  # its attributes, but for those that change at each call
+        self.numbers_: dict[str, object] = {}  # its attributes, except for those that change at each call
         self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes besides x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
@@ -231,7 +231,7 @@ class Scorer:
             warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
 
     def calibrated(self) -> Calibration:
-        """What `calibrate` has learnt; an error before that, or where another method would be held against it.
+        """What `calibrate` has learnt; an error before that, or where another method would be compared with it.
 
         Returns:
             The calibration scores, and what is decided by them.

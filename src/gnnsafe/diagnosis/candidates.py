@@ -82,7 +82,7 @@ class Contenders:
 def contenders(
     method: Method, candidates: Sequence[Method | str], outputs: Outputs
 ) -> tuple[Contenders, dict[str, str]]:
-    """A fitted method and the candidates, fitted, but for what the method is itself; and why some cannot be."""
+    """A fitted method and the candidates, fitted, except for what the method is itself; and why some cannot be."""
     listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
     require(listed, "candidates", "be a list of methods or their names", repr(candidates))
     usual = _propagation(method)

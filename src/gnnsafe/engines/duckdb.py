@@ -246,7 +246,7 @@ class DuckDB(Engine):
 
     @contextmanager
     def _one_line(self, source: object) -> Iterator[None]:
-        """What DuckDB complains of, as an error of ours."""
+        """What DuckDB complains of, as an error of gnnsafe."""
         try:
             yield
         except self._errors as error:

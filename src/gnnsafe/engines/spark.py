@@ -230,7 +230,7 @@ class Spark(Engine):
 
     @contextmanager
     def _one_line(self, source: object) -> Iterator[None]:
-        """What Spark complains of, here or in a worker, as an error of ours."""
+        """What Spark complains of, here or in a worker, as an error of gnnsafe."""
         try:
             yield
         except self._errors as error:

@@ -50,7 +50,7 @@ class _Scored(NamedTuple):
     """Numbers of those that were scored, in ascending order."""
     decisions: Decisions
     read: Any
-    """Numbers of those of them that were read anew."""
+    """Numbers of those of them that were read again."""
     rows: Any
     """What the method knows of these."""
     whole: bool = False
@@ -175,7 +175,7 @@ class ScoredGraph:
             return Change(scored.decisions, scored.whole, self.version)
 
     def _touched(self, seeds: Any) -> _Scored:
-        """All nodes that the changes affect: what they are near to is read anew, of the others it is known."""
+        """All nodes that the changes affect: what they are near to is read again, of the others it is known."""
         if len(seeds) == 0:  # as where a node without edges went
             return _Scored(seeds, self._detector.nothing(), seeds, self._rows[:0])
         scope = self._scope(seeds)
@@ -191,23 +191,23 @@ class ScoredGraph:
         near = self.graph.reached(seeds, detector.near, most)
         part = None if near is None else self.graph.part(near, detector.near, most)
         touched = None if part is None else self.graph.reached(seeds, detector.reach, most)
-        wider = None if touched is None else self._heard(touched, most)
+        wider = None if touched is None else self._propagating(touched, most)
         return None if part is None or wider is None else (part, wider)
 
     def touched_by(self, count: int) -> int | None:
-        """How many nodes a change of so many here and there scores anew; None where it is the whole graph."""
+        """How many nodes are scored again after a change of `count` nodes spread over the graph; None where it is the whole graph."""
         with self._changing:
             there = np.flatnonzero(self.graph.alive)
             scope = self._scope(there[:: max(1, len(there) // count)][:count])
             return None if scope is None else len(scope[1].asked)
 
-    def _heard(self, touched: Any, most: int) -> Part | None:
+    def _propagating(self, touched: Any, most: int) -> Part | None:
         """These nodes and all whose rows are propagated to them."""
         steps = self._detector.steps
         return Part(touched, touched, NO_EDGES) if steps == 0 else self.graph.part(touched, steps - 1, most)
 
     def _decided(self, part: Part, near: Any, read: Read) -> Decisions:
-        """About those of the given nodes that a change affects; `near` are those that were read anew."""
+        """About those of the given nodes that a change affects; `near` are those that were read again."""
         rows = grown(self._rows, len(self.graph.x))[part.kept]
         rows[np.searchsorted(part.kept, near)] = read.rows.numpy()
         places = torch.from_numpy(np.searchsorted(part.asked, near))

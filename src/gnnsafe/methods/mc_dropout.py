@@ -24,7 +24,7 @@ class MCDropout(Method):
 
     Each of `samples` networks lacks channels of the penultimate embedding, drawn at `rate` from `seed` and the same for
     all nodes: one draw of the last layer's weights, as the variational reading of dropout has it. A model that was
-    trained without dropout is asked so all the same. The mutual information, entropy of the mean less the mean entropy,
+    trained without dropout is run so all the same. The mutual information, entropy of the mean less the mean entropy,
     is what the networks disagree about.
 
     Args:

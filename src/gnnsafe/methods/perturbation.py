@@ -44,7 +44,7 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
 
 
 def by_products(outputs: Outputs) -> bool:
-    """Whether features are sparse and the model one of ours, which reads them by products X W alone."""
+    """Whether features are sparse and the model one of gnnsafe.models, which reads them by products X W alone."""
     asked, graph = outputs.classifier, outputs.graph
     return asked is not None and asked.as_made and not graph.x.requires_grad and isinstance(graph.features, Sparse)
 

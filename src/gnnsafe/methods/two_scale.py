@@ -72,7 +72,7 @@ class TwoScale(Method):
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
     all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
-    (`score_new`). The model is asked twice, once with every node alone. Where no embedding is known, logits stand for
+    (`score_new`). The model runs twice, once with every node alone. Where no embedding is known, logits stand for
     it. Own evidence that reads neighbours says nothing of a node without in-neighbours.
 
     Args:
@@ -91,7 +91,7 @@ class TwoScale(Method):
     """Scores of the validation nodes by each part, [nodes, parts]."""
     degrees_: Tensor = fitted()
     known_: Tensor = fitted()
-    """Their evidence, each of them held against the others."""
+    """Their evidence, each compared with the others."""
     usual_: Tensor = fitted()
     """Shares of nodes that are rare by each part, in the graph that was fitted."""
     weights_: Tensor = fitted()

@@ -125,7 +125,7 @@ class Backbone(Model):
         return self.num_layers
 
     def reset_parameters(self) -> None:
-        """Draw the weights again, as PyG's `GCNConv` does: Glorot uniform, biases zero."""
+        """Reset the weights, as PyG's `GCNConv` does: Glorot uniform, biases zero."""
         for parameter in self.parameters():
             (nn.init.xavier_uniform_ if parameter.dim() == 2 else nn.init.zeros_)(parameter)
         for norm in self.norms:

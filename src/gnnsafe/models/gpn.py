@@ -83,7 +83,7 @@ class GPN(Model):
         return self.steps
 
     def reset_parameters(self) -> None:
-        """Draw the weights again; the classes' shares are equal again."""
+        """Reset the weights; the classes' shares are equal again."""
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
         self.latent.reset_parameters()

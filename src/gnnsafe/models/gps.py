@@ -40,7 +40,7 @@ class GPSLayer(nn.Module):
         self.dropout = dropout
 
     def reset_parameters(self) -> None:
-        """Draw the weights and the projection anew."""
+        """Reset the weights and the projection."""
         for module in self.children():
             for part in module if isinstance(module, nn.ModuleList) else [module]:
                 part.reset_parameters()  # type: ignore[operator]
@@ -107,7 +107,7 @@ class GPS(Model):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights again."""
+        """Reset the weights."""
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
         for layer in self.layers:

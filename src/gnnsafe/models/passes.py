@@ -39,7 +39,7 @@ class StagedPasses:
         self.hidden: Tensor | None = None
 
     def training(self) -> Tensor:
-        """The stem, unless it is at hand, and the tail."""
+        """The stem, unless it is known, and the tail."""
         self.model.train()
         hidden, self.hidden = self.stages.stem(self.inputs) if self.hidden is None else self.hidden, None
         logits = self.stages.tail(hidden, self.inputs)

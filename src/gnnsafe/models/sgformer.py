@@ -76,7 +76,7 @@ class SGFormer(Model):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights again."""
+        """Reset the weights."""
         for part in self.weight.detach().chunk(2, dim=1):
             nn.init.xavier_uniform_(part)
         nn.init.zeros_(self.bias)

@@ -245,7 +245,7 @@ def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows 
 
 
 def suits(model: nn.Module, graph: PreparedGraph) -> bool:
-    """A GCN of ours on the CPU with two layers, BatchNorm as we make it, no dropout, no hooks, and features given."""
+    """Whether it is our GCN on the CPU, with two layers, our BatchNorm, no dropout, no hooks, and features given."""
     if graph.device.type != "cpu" or type(model) is not GCN or staged(model) is not model:
         return False
     if len(model.weights) != 2 or len(model.norms) != 1:

@@ -60,7 +60,7 @@ class Judged:
 class History:
     """Scored graphs in the order in which they came: `with History.open("history.db") as history: …`.
 
-    Streams of several detectors may share one; each has its own alarm, which begins anew with a new detector.
+    Streams of several detectors may share one; each has its own alarm, which begins again with a new detector.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -41,7 +41,7 @@ class Judgement:
 
     @property
     def alarm(self) -> bool:
-        """Whether the alarm was raised: it stays so until another detector, or another history, begins anew."""
+        """Whether the alarm was raised: it stays so until another detector, or another history, begins again."""
         return self.since is not None
 
     def features(self) -> list[Change]:

@@ -18,7 +18,7 @@ COUNTS = ("nodes", "edges", "features", "classes")
 
 
 def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list[dict[str, Any]]:
-    """An entry per data set: published counts, whether it is at hand, and its shifts."""
+    """An entry per data set: published counts, whether it is available, and its shifts."""
     return [
         {
             "name": name,
@@ -35,7 +35,7 @@ def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     for column in ("data set", *COUNTS):
         table.add_column(column, justify="left" if column == "data set" else "right", no_wrap=True)
-    table.add_column("at hand", no_wrap=True)
+    table.add_column("available", no_wrap=True)
     table.add_column("shifts")
     for one in figures:
         counts = (f"{one['nodes']:,}", f"{one['edges']:,}", str(one["features"]), str(one["classes"]))

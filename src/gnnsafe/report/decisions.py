@@ -37,7 +37,7 @@ DATES = (1e8, 1e10)  # numbers that are seconds since 1970 if they are times: 19
 
 
 def check_ending(name: str, path: Path) -> None:
-    """What the file's name ends in says how it is written, and what is needed for that is at hand."""
+    """What the file's name ends in says how it is written, and what is needed for that is installed."""
     require(path.suffix.lower() in ENDINGS, name, f"end in {' or '.join(ENDINGS)}", f"'{path}'")
     try:
         import pyarrow  # noqa: F401

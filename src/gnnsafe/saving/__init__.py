@@ -47,7 +47,7 @@ Name = str | int | float | bool
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What is saved of a detector, field by field as `detector.json` has it; a file is held against these types."""
+    """What is saved of a detector, field by field as `detector.json` has it; a file is checked against these types."""
 
     task: Task
     num_features: int

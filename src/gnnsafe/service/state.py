@@ -137,7 +137,7 @@ class Service:
             self._observing.release()
 
     def compact(self) -> None:
-        """A journal that has grown too large begins anew from the kept graph; where it cannot, the service goes on."""
+        """A journal that has grown too large begins again from the kept graph; where it cannot, the service goes on."""
         if self.kept is None:
             return
         try:

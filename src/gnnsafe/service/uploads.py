@@ -1,4 +1,4 @@
-"""Graphs out of requests: JSON, or tables in the parts of a form, which are written under names of ours and read."""
+"""Graphs out of requests: JSON, or tables in the parts of a form, which are written under generated names and read."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def train(
         epochs: How many passes over the whole graph.
         lr: Adam's learning rate.
         weight_decay: Adam's weight decay.
-        seed: Weights are drawn anew from it, so the same seed gives the same weights, by the `reset_parameters` of the
+        seed: Weights are reset from it, so the same seed gives the same weights, by the `reset_parameters` of the
             model or of its submodules (a parameter of a module that has none keeps its value); None goes on from the
             weights that the model has.
         task: "multilabel" where `y` has a 0 or 1 per node and label, and the logits are those of sigmoids.

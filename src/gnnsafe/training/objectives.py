@@ -41,10 +41,10 @@ class Objective(metaclass=PlainNumbers):
     """Whether the loss reads exposure nodes."""
 
     reads_embeddings: ClassVar[bool] = False
-    """Whether it reads embeddings too, those of all nodes (its `reach` is None), or asks the model again."""
+    """Whether it reads embeddings too, those of all nodes (its `reach` is None), or runs the model again."""
 
     def __init_subclass__(cls) -> None:
-        """Who writes another loss says anew what it reads."""
+        """Who writes another loss says again what it reads."""
         if "loss" in vars(cls) and "reach" not in vars(cls):
             cls.reach = Objective.reach  # type: ignore[method-assign]
 
@@ -234,7 +234,7 @@ class _Margin(torch.autograd.Function):
     """Mean of e_i² over some nodes i, e = relu(±(P E − t)), where P propagates and E are the energies of logits z.
 
     Its gradient is −p_i (Pᵀ g)_i at node i, with p the softmax (or sigmoids) of z and g = ±2 e / n. It is made on the
-    way there from what is at hand; on small graphs autograd takes longer to note the steps than they take.
+    way there from what is known; on small graphs autograd takes longer to note the steps than they take.
     """
 
     @staticmethod

@@ -96,7 +96,7 @@ def _check_tensor(file: Path, name: str, value: Tensor) -> None:
 
 
 def _checked(value: Tensor) -> Tensor:
-    """The sparse tensor anew, its indices known to lie within its shape; torch loads others without a word."""
+    """A copy of the sparse tensor, its indices known to lie within its shape; torch loads others without an error."""
     shape = value.shape
     if value.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(value._indices(), value._values(), shape, check_invariants=True)

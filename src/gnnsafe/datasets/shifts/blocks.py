@@ -1,4 +1,4 @@
-"""The paper's structure shift: edges drawn anew from a stochastic block model."""
+"""The paper's structure shift: new edges drawn from a stochastic block model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Integers = NDArray[np.int64]
 
 
 def structure(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
-    """The same nodes with edges drawn anew from a block model with as many equal blocks as classes.
+    """The same nodes with new edges drawn from a block model with as many equal blocks as classes.
 
     Blocks follow node order, the last takes the remainder. With density d = E / (N (N−1)), an (undirected) pair is
     joined with probability 1.5 d inside a block and 0.5 d across blocks. All nodes are OOD.

@@ -41,7 +41,7 @@ def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "
 
 
 def perturb_edges(data: Data, seed: int, *, rate: float, test_nodes: TestNodes = "all") -> Data:
-    """The same nodes, a share `rate` of the edges with one end, either, drawn anew from all nodes. All OOD.
+    """The same nodes, a share `rate` of the edges with a new end, either, drawn from all nodes. All OOD.
 
     Of E edges (an undirected one counts once and stays undirected; self-loops stay) round(rate E) are moved. Their
     number stays; no self-loop, no repeated edge and none that was there before is drawn. An edge that finds no free

@@ -21,7 +21,7 @@ Period = tuple[int, int]
 
 
 def label(data: Data, *, ood: set[int], exposure: set[int]) -> tuple[Data, Data, Data]:
-    """The same graph thrice: ID nodes, exposure nodes and OOD nodes told apart by their class.
+    """The same graph three times: ID nodes, exposure nodes and OOD nodes told apart by their class.
 
     The ID graph's training, validation and test masks lose the nodes of left-out classes. Features, edges and labels
     are shared by the three.

@@ -30,7 +30,7 @@ def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1
 
     They are drawn from the nodes that are neither training nor validation nodes, scattered, or clustered: in about √n
     breadth-first balls that together hold n nodes. Structure: each edge of an OOD node (self-loops apart) keeps that
-    node and its direction and gets its other end anew from all nodes; of two OOD ends either stays.
+    node and its direction and gets a new other end, drawn from all nodes; of two OOD ends either stays.
 
     `mask` holds the OOD nodes; `test_mask` loses them (without one, all that are neither OOD nor in the training or
     validation mask are test nodes). Training and validation masks, and all else, are shared with the graph given.
