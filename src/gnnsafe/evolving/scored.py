@@ -195,7 +195,7 @@ class ScoredGraph:
         return None if part is None or wider is None else (part, wider)
 
     def touched_by(self, count: int) -> int | None:
-        """How many nodes are scored again after a change of `count` nodes spread over the graph; None where it is the whole graph."""
+        """How many nodes a change of `count` nodes over the graph scores again; None where it is the whole graph."""
         with self._changing:
             there = np.flatnonzero(self.graph.alive)
             scope = self._scope(there[:: max(1, len(there) // count)][:count])
