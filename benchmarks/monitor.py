@@ -47,7 +47,7 @@ from gnnsafe.monitoring import Alarm, estimated_accuracy
 from gnnsafe.monitoring.drift import two_sample
 
 DAY, CALM_DAYS, BEFORE, AFTER = 50, 40, 10, 20
-METHODS = ("two-scale", "gnnsafe")
+MEASURED = ("two-scale", "gnnsafe")
 EPOCHS = {"calm": 50, "growing": 50, "changes": 200, "accuracies": 200}
 SEEDS = {
     "calm": 50,
@@ -111,7 +111,7 @@ def redrawn(data: Data, seed: int) -> Data:
 
 def detectors(model: GCN, data: Data) -> Iterator[tuple[str, Detector]]:
     """A detector by each method."""
-    for method in METHODS:
+    for method in MEASURED:
         yield method, Detector(model, method).fit(data).calibrate(data)
 
 
@@ -247,14 +247,14 @@ def accuracies(name: str, seed: int, root: str | None, epochs: int) -> list[dict
     """On test nodes and, of PubMed, on papers of later years by a model of earlier ones."""
     data = drawn_split(name, _graph(name, root), seed)
     detector = Detector(model_of(data, seed, epochs)).fit(data).calibrate(data)
-    records = [accuracy(detector, data, data.test_mask | data.fresh_mask, name, METHODS[0], seed, "test nodes")]
+    records = [accuracy(detector, data, data.test_mask | data.fresh_mask, name, MEASURED[0], seed, "test nodes")]
     if name != "pubmed":
         return records
     years = load_benchmark("pubmed-years", shift="time", seed=seed, root=root)
     detector = Detector(model_of(years.id, seed, epochs)).fit(years.id).calibrate(years.id)
     asked = {"test nodes until 1995": (years.id, years.id.test_mask)}
     asked |= {period: (graph, graph.mask) for period, graph in years.ood.items()}
-    return records + [accuracy(detector, *each, name, METHODS[0], seed, at) for at, each in asked.items()]
+    return records + [accuracy(detector, *each, name, MEASURED[0], seed, at) for at, each in asked.items()]
 
 
 def accuracy(

@@ -67,7 +67,7 @@ def test_scores_p_values_and_flags_are_those_of_one_forward(chain, layer, batch_
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_scaled_and_sparse_features_and_no_model(chain):
     torch.manual_seed(0)
-    scaling = FeatureScaling.fitted(chain.x, chain.train_mask, "standard")
+    scaling = FeatureScaling.fit(chain.x, chain.train_mask, "standard")
     words = chain.clone()
     words.x = chain.x.clamp(min=0.5).sub(0.5).to_sparse_csr()
     for data, options in ((chain, {"scaling": scaling}), (words, {})):

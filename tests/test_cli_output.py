@@ -22,7 +22,7 @@ from tests.test_cli_own import write_graph
 
 import gnnsafe
 from gnnsafe import cli, installation
-from gnnsafe.bench.summary import Summary
+from gnnsafe.bench.summary import SeedSummary
 from gnnsafe.cli.output import Answer, progress_bar
 from gnnsafe.cli.parsing import COMMANDS, GROUPS, WITHOUT_FIGURES, command_parser
 from gnnsafe.errors import InputError
@@ -164,7 +164,7 @@ class TestFigures:
         assert figures(call, "leaderboard")["entries"] == 2
 
     def test_of_the_demo(self):
-        summary = Summary("cora", "structure", "Energy", 1, {"auroc": (81.5, None)}, {}, {})
+        summary = SeedSummary("cora", "structure", "Energy", 1, {"auroc": (81.5, None)}, {}, {})
         (one,) = demo_figures([summary])
         assert one == {"shift": "structure", "method": "Energy", "auroc": {"mean": 81.5, "std": None},
                        "paper_auroc": 71.73}  # fmt: skip

@@ -122,8 +122,8 @@ def test_metrics_take_any_device(blocks, device):
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_features_are_scaled_where_they_are(scale, layout, blocks, device):
     data = sparse(blocks) if layout == "sparse" else blocks
-    expected = FeatureScaling.fitted(data.x, data.train_mask, scale)(data.x)
-    scaling = FeatureScaling.fitted(data.x.to(device), data.train_mask, scale)
+    expected = FeatureScaling.fit(data.x, data.train_mask, scale)(data.x)
+    scaling = FeatureScaling.fit(data.x.to(device), data.train_mask, scale)
     assert scaling.factor.device.type == "cpu"
     assert_same(scaling(data.x.to(device)), expected, device)
 

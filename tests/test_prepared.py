@@ -96,7 +96,7 @@ def test_what_is_set_on_the_data_afterwards_is_not_the_graphs(blocks):
 
 
 def test_scaled_features_are_kept_but_not_the_labels_beside_them(blocks):
-    scaling, model = FeatureScaling.fitted(blocks.x, blocks.train_mask), GCN(8, 16, 3)
+    scaling, model = FeatureScaling.fit(blocks.x, blocks.train_mask), GCN(8, 16, 3)
     graph, other = prepare(blocks), blocks.clone()
     other.val_mask = blocks.test_mask
     Detector(model, "react", scaling=scaling).fit(graph)
@@ -122,7 +122,7 @@ def test_modes_around_a_call_leave_no_trace_in_what_is_kept(name, blocks):
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("method", ["gnnsafe", "odin", "mahalanobis"])
 def test_all_of_a_detector_in_inference_mode(method, undirected, blocks):
-    scaling = FeatureScaling.fitted(blocks.x, blocks.train_mask)
+    scaling = FeatureScaling.fit(blocks.x, blocks.train_mask)
     detector = Detector(GCN(8, 16, 3), method, scaling=scaling, undirected=undirected)
     right = detector.fit(blocks).calibrate(blocks).p_values(blocks)
     with torch.inference_mode():

@@ -14,7 +14,7 @@ from torch import nn
 from gnnsafe.hashing import CACHED
 from gnnsafe.modes import without_modes
 
-__all__ = ["borrowed", "eager", "parts"]
+__all__ = ["borrow", "eager", "parts"]
 
 UNCACHED = ("torch.nn.", "gnnsafe.models.")  # modules that keep no graph
 
@@ -41,7 +41,7 @@ def parts(model: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Module]]:
+def borrow(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Module]]:
     """The model in evaluation mode, without gradients unless asked, and without what its layers cached of a graph.
 
     Other threads wait, since modes, caches and hooks belong to the model and not to a call. Afterwards every submodule

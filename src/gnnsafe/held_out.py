@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
 from gnnsafe.hashing import edges_digest, row_digests
-from gnnsafe.prepared import PreparedGraph, admitted
+from gnnsafe.prepared import PreparedGraph, admit
 
 __all__ = ["MASKS", "KnownNodes", "UsedNodes"]
 
@@ -37,7 +37,7 @@ class KnownNodes:
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
-        graph = admitted(graph)
+        graph = admit(graph)
         nodes = graph.kept("row digests", lambda: row_digests(graph.x))
         return cls(nodes, graph.edges.kept("digest", lambda: edges_digest(graph.edge_index)), mask.cpu().clone())
 

@@ -13,12 +13,12 @@ from gnnsafe.errors import InputError
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.prepared import PreparedGraph, admitted
+from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.probing import gap
 from gnnsafe.regions import Read, Region, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
-__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "new_scores", "of_ours"]
+__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "of_ours", "score_nodes"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
 LARGER = 10  # times: features of nodes outside the receptive field
@@ -79,7 +79,7 @@ class Parts:
         return ScoredPart(found, outputs, self.score(outputs))
 
     def _outputs(self, part: Data, kept: Tensor) -> Outputs:
-        graph = admitted(part)
+        graph = admit(part)
         graph.edges.part_of(lambda: self.graph.edges.out_degrees[kept])
         return self.ask(graph)
 
@@ -114,7 +114,7 @@ class Parts:
         return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~inside[places])), found.kept
 
 
-def new_scores(parts: Parts, nodes: Tensor, *, touched: bool) -> tuple[NewScores, Tensor]:
+def score_nodes(parts: Parts, nodes: Tensor, *, touched: bool) -> tuple[NewScores, Tensor]:
     """The scores of the nodes that those in a mask affect, or only theirs, and their logits."""
     part = parts.scored(nodes, touched=touched)
     (asked, _, where, _), outputs, scores = part

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.borrowed import borrowed, eager, parts
+from gnnsafe.borrowed import borrow, eager, parts
 from gnnsafe.calling import check_device, check_unwritten, forward_signature, passed, single_tensor, takes
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.once import once
-from gnnsafe.prepared import PreparedGraph, admitted, prepare
+from gnnsafe.prepared import PreparedGraph, admit, prepare
 from gnnsafe.regions import row_kinds
 from gnnsafe.staged import Whole, staged
 
@@ -117,8 +117,8 @@ class Classifier:
             seen.append(embedding.clone() if own else embedding)  # what comes after may work in place
             return None if edit is None else edit(embedding)
 
-        with borrowed(self.model, gradients=gradients) as modules:
-            place, before = self._place(modules), graph.versions()
+        with borrow(self.model, gradients=gradients) as modules:
+            place, before = self._embedding_module(modules), graph.versions()
             hook = place.register_forward_hook(pass_by) if place is not None else None
             try:
                 logits = self._logits(graph, modules)
@@ -131,7 +131,7 @@ class Classifier:
             logits, embeddings = logits.detach(), None if embeddings is None else embeddings.detach()
         return Outputs(logits, graph, self.task, self, embeddings)
 
-    def _place(self, modules: Sequence[nn.Module]) -> nn.Module | None:
+    def _embedding_module(self, modules: Sequence[nn.Module]) -> nn.Module | None:
         if self.embedding is not None:
             return self.model.get_submodule(self.embedding)
         marks = [module for module in modules if isinstance(module, Penultimate)]
@@ -213,7 +213,7 @@ class Outputs:
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, PreparedGraph):
-            object.__setattr__(self, "graph", admitted(self.graph))
+            object.__setattr__(self, "graph", admit(self.graph))
 
     @classmethod
     def of(
@@ -242,7 +242,7 @@ class Outputs:
         Raises:
             InputError: The graph breaks a rule, or the model does not return finite, unnormalised logits for each node.
         """
-        return Classifier(model, forward, embedding, task)(admitted(graph, num_features=num_features))
+        return Classifier(model, forward, embedding, task)(admit(graph, num_features=num_features))
 
     @once
     def embeddings(self) -> Tensor:

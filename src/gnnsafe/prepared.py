@@ -18,7 +18,7 @@ from gnnsafe.modes import version
 from gnnsafe.once import once
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
 
-__all__ = ["Features", "PreparedGraph", "admitted", "check_graph", "prepare"]
+__all__ = ["Features", "PreparedGraph", "admit", "check_graph", "prepare"]
 
 Features = Matrix | Tensor
 Result = TypeVar("Result")
@@ -197,10 +197,10 @@ def prepare(data: Any) -> PreparedGraph:
     Raises:
         InputError: Where features are not finite numbers, one row per node, or edges join nodes that do not exist.
     """
-    return admitted(data, reused=True)
+    return admit(data, reused=True)
 
 
-def admitted(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
+def admit(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
     """The graph, once it is known to be one: a prepared graph as it is, bare data after preparing it.
 
     Bare data is `reused` or read once, which makes another way through it the cheapest.
@@ -224,7 +224,7 @@ def _prepared(data: Any, reused: bool) -> PreparedGraph:
 
 def check_graph(data: Any) -> None:
     """Features are finite numbers, one row per node, and edges join nodes that exist."""
-    admitted(data)
+    admit(data)
 
 
 def _check(data: Any, num_features: int | None) -> None:

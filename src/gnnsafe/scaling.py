@@ -53,7 +53,7 @@ class FeatureScaling:
         return tensor
 
     @classmethod
-    def fitted(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
+    def fit(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
         """The scaling that the features of the training nodes in `mask` ask for.
 
         Args:

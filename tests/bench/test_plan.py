@@ -25,7 +25,7 @@ def test_all_shifts_of_the_protocol_seed_by_seed():
 
 def test_where_the_papers_protocol_is_named_so_are_its_methods():
     (_, recipes), *_ = Plan(("cora",), ("structure",), seeds=1, protocol="paper").cells()
-    assert {recipe.name for recipe in recipes} == {*paper.METHODS, "GNNSafe, keep"}
+    assert {recipe.name for recipe in recipes} == {*paper.PAPER_METHODS, "GNNSafe, keep"}
     (_, recipes), *_ = Plan(("cora",), ("structure",), seeds=1).cells()
     assert len(recipes) > 40
     (_, recipes), *_ = Plan(("cora",), ("structure",), ("knn",), seeds=1, protocol="paper").cells()

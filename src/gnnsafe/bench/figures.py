@@ -23,7 +23,7 @@ DISTRIBUTIONS = ("Energy", "GNNSafe", "GNNSafe++")
 OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is available
 BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
 COMPARED = ("MSP", "Energy", "Energy FT", "GNNSafe", "GNNSafe++")
-STEPS = (1, 2, 4, 8, 16, 32, 64)
+DEPTHS = (1, 2, 4, 8, 16, 32, 64)
 ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 T_IN, T_OUT, WEIGHTS = (-9.0, -7.0, -5.0), (-4.0, -3.0, -2.0, -1.0), (0.01, 0.1, 1.0)  # the paper's grids
 
@@ -51,7 +51,7 @@ def figure_cells(number: int, seeds: int, epochs: int, root: str | None) -> list
             Cell("cora", shift, seed, backbone, epochs=epochs)
             for seed in range(seeds)
             for backbone in BACKBONES
-            for shift in paper.SHIFTS
+            for shift in paper.PAPER_SHIFTS
         ]
         return [(cell, _named(cell, COMPARED)) for cell in cells]
     recipes = list({point.recipe.name: point.recipe for point in sweep()}.values())
@@ -70,7 +70,7 @@ def sweep() -> list[Point]:
         Point(f"{name}: K and α", alpha, steps, Recipe(f"{name} K={steps} α={alpha}", objective, method))
         for name, objective in (("GNNSafe++", trained), ("GNNSafe", CrossEntropy()))
         for alpha in ALPHAS
-        for steps in STEPS
+        for steps in DEPTHS
         for method in [GNNSafe(steps=steps, alpha=alpha, isolated="decay")]
     ]
     for high in T_OUT:

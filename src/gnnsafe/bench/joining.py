@@ -24,7 +24,7 @@ __all__ = ["FEWEST_SEEDS", "Finding", "findings"]
 
 FEWEST_SEEDS = 3
 CLOSE = 0.005  # AUROC: another machine's rounding, not another method
-HONEST = (PUBLISHED, UNCHOSEN, *(step.reason for step in search.STEPS), "every trial failed")
+HONEST = (PUBLISHED, UNCHOSEN, *(step.reason for step in search.SEARCH_STEPS), "every trial failed")
 
 
 class Finding(NamedTuple):
@@ -151,7 +151,7 @@ def _recipe(record: Record, files: Sequence[str]) -> Recipe:
     named = [recipe for recipe in (*own, *_cell(record).recipes()) if recipe.name == record.method]
     if not named:
         raise InputError(f"no method is called {record.method!r}; pass its file, --methods FILE.py")
-    changes: list[Callable[[Recipe], list[Recipe]]] = [step.values for step in search.STEPS]
+    changes: list[Callable[[Recipe], list[Recipe]]] = [step.values for step in search.SEARCH_STEPS]
     for _ in changes:
         named += [value for recipe in named for change in changes for value in change(recipe)]
     for recipe in named:

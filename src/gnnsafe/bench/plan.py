@@ -19,12 +19,12 @@ __all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
 OWN = ".py"
 MOST_SEEDS = 1000  # each is a cell or more
 PLANTED = ("planted-feature", "planted-structure")
-SHIFTS = {
-    "paper": (*paper.SHIFTS, *CONTROLS),
-    "rigorous": (*paper.SHIFTS, "rewire", *PLANTED, *CONTROLS),
+PROTOCOL_SHIFTS = {
+    "paper": (*paper.PAPER_SHIFTS, *CONTROLS),
+    "rigorous": (*paper.PAPER_SHIFTS, "rewire", *PLANTED, *CONTROLS),
 }
 OVER_TIME = "pubmed-years"  # in every order of methods
-METHODS = (*paper.METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
+PROTOCOL_METHODS = (*paper.PAPER_METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Plan:
 
     def cells(self) -> list[tuple[Cell, list[Recipe]]]:
         """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
-        named = self.methods or (METHODS if self.protocol == "paper" else ())
+        named = self.methods or (PROTOCOL_METHODS if self.protocol == "paper" else ())
         wanted = {typed(method) for method in named if not method.endswith(OWN)}
         own = {backbone: self._own(backbone) for backbone in self.backbones}
         return [
@@ -145,7 +145,7 @@ class Plan:
 
     def _shifts(self, dataset: str) -> list[str]:
         entry = DATASETS[dataset]
-        usual = (*SHIFTS[self.protocol or "rigorous"], *entry.own)
+        usual = (*PROTOCOL_SHIFTS[self.protocol or "rigorous"], *entry.own)
         return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
 
     def _protocols(self, dataset: str, shift: str) -> tuple[Protocol, ...]:
@@ -160,7 +160,7 @@ class Plan:
 
 def datasets_at_hand(root: str | None) -> tuple[str, ...]:
     """The paper's data sets whose files are here, or what stands in for them, and PubMed by year."""
-    found = [name for name in paper.DATASETS if DATASETS[name].at_hand(root)]
+    found = [name for name in paper.PAPER_NAMES if DATASETS[name].at_hand(root)]
     found += [name for name, other in paper.SUBSTITUTES.items() if other not in found and DATASETS[name].at_hand(root)]
     return (*found, *([OVER_TIME] if DATASETS[OVER_TIME].at_hand(root) else []))
 

@@ -13,7 +13,7 @@ from gnnsafe.bench.cores import each
 from gnnsafe.bench.figures import FIGURES, figure_cells
 from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy
-from gnnsafe.bench.study import Task, carry_out, chains, code_version, given_up, memory_needed, tasks
+from gnnsafe.bench.study import CellTask, carry_out, chains, code_version, given_up, memory_needed, tasks
 from gnnsafe.cli.options import add_device_option, names, path, place, positive
 from gnnsafe.cli.output import Answer, log, progress_bar
 from gnnsafe.cli.parsing import examples
@@ -150,7 +150,7 @@ def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe
     return figure_cells(arguments.figure, seeds, arguments.epochs or 200, arguments.data)
 
 
-def _carry_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str, purpose: str = "") -> None:
+def _carry_out(work: Sequence[CellTask], folder: Path, jobs: int | None, noun: str, purpose: str = "") -> None:
     """Carry out what is not kept in the folder yet."""
     left = _left(work, folder)
     kept, names = len(work) - len(left), f"{noun}s{purpose}"
@@ -167,7 +167,7 @@ def _carry_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str, 
         raise KeyboardInterrupt(f"{kept} of {len(work)} {names} are kept in {folder}") from stop
 
 
-def _left(work: Sequence[Task], folder: Path) -> list[Task]:
+def _left(work: Sequence[CellTask], folder: Path) -> list[CellTask]:
     finished = {record.key for record in store.read(folder)[0] if not record.error}
     return [task for task in (task.without(finished) for task in work) if task.recipes]
 

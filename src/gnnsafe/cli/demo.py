@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 
 from gnnsafe.bench.cores import each
-from gnnsafe.bench.paper import SHIFTS
+from gnnsafe.bench.paper import PAPER_SHIFTS
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.run import Result
 from gnnsafe.bench.study import demo_cell
@@ -60,7 +60,7 @@ def _demo(arguments: argparse.Namespace) -> Answer:
     out = output(arguments, DEMO_FILE)
     seeds = arguments.seeds or (1 if arguments.quick else 3)
     epochs = 50 if arguments.quick else 200
-    cells = [Cell("cora", shift, seed, epochs=epochs) for shift in SHIFTS for seed in range(seeds)]
+    cells = [Cell("cora", shift, seed, epochs=epochs) for shift in PAPER_SHIFTS for seed in range(seeds)]
     results: list[Result] = []
     with progress_bar() as progress:
         task = progress.add_task("Training on Cora under three shifts", total=len(cells))

@@ -96,13 +96,13 @@ class Files:
                     f"{' and its siblings' if len(self.files) > 1 else ''}, or allow the download"
                     + (f", or {self.remedy}." if self.remedy else ".")
                 ) from None
-        data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder))
+        data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read_checked(folder))
         if len(self.counts) == len(COUNTED):
             self._check_counts(data, folder)
         log.info("%s is in %s", self.name, folder)
         return data, str(folder)
 
-    def _read(self, folder: Path) -> Data:
+    def _read_checked(self, folder: Path) -> Data:
         try:
             return self.read(folder)
         except InputError:
@@ -137,7 +137,7 @@ class Files:
             self.download(Path(part))
             if self.sha256 not in (None, found := self.digest(Path(part) / self.path)):
                 raise OSError(f"its SHA-256 is {found}, not {self.sha256}: it was not kept")
-            data = self._read(Path(part) / self.path)
+            data = self._read_checked(Path(part) / self.path)
             self._check_counts(data, "a download, not kept")
             shutil.move(Path(part) / self.path, folder)
         return folder

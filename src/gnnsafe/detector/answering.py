@@ -16,7 +16,7 @@ from gnnsafe.errors import InputError, require, require_whole
 from gnnsafe.graph import Graph
 from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
 from gnnsafe.models import MODELS, Model
-from gnnsafe.new_scores import NewScores, Parts, Reach, new_scores
+from gnnsafe.new_scores import NewScores, Parts, Reach, score_nodes
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 
@@ -94,7 +94,7 @@ class Answering(Scorer):
         if not given.any():
             scores = torch.empty(0, device=given.device)
             return NewScores(scores.long(), scores), scores, scores.unsqueeze(1)
-        found, logits = new_scores(parts, given, touched=touched)
+        found, logits = score_nodes(parts, given, touched=touched)
         scores, compared = found.scores.T.contiguous()
         return NewScores(found.nodes, scores), compared, logits
 

@@ -11,12 +11,12 @@ from gnnsafe.graph import Graph, node_mask
 from gnnsafe.methods import GNNSafe, Method, TwoScale
 from gnnsafe.outputs import Outputs
 
-__all__ = ["fitted_default"]
+__all__ = ["fit_default"]
 
 ENOUGH = 20  # validation nodes, for p-values among them to say anything
 
 
-def fitted_default(outputs: Outputs, y: Tensor, mask: Tensor) -> Method:
+def fit_default(outputs: Outputs, y: Tensor, mask: Tensor) -> Method:
     """TwoScale, fitted; where it cannot be, TwoScale of those of its parts that can; else GNNSafe.
 
     A model or `forward` that cannot run without edges costs `OutOfPlace`, features without cosines

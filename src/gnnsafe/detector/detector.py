@@ -17,9 +17,9 @@ from gnnsafe.detector.answering import Answering
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.saving import save
 from gnnsafe.detector.sets import ClassSets
-from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
+from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnose
 from gnnsafe.errors import CalibrationWarning, require
-from gnnsafe.explanation import Explanation, explanation
+from gnnsafe.explanation import Explanation, explain
 from gnnsafe.graph import Graph, node_ids, node_labels, node_mask, node_number
 from gnnsafe.methods import Method
 from gnnsafe.new_scores import NewDecisions
@@ -51,7 +51,7 @@ class Detector(Answering):
         node_type: The nodes of a `HeteroData` whose logits `forward` returns.
         edge_types: The edges of a `HeteroData` over which scores are propagated; by default all that join such nodes.
         scaling: Applied to the features of every graph before model and method read them: the one that the model's
-            training features were scaled by (`FeatureScaling.fitted`).
+            training features were scaled by (`FeatureScaling.fit`).
         undirected: Whether each edge of every graph is read in both directions, repeated ones once.
 
     Raises:
@@ -344,7 +344,7 @@ class Detector(Answering):
         node = node_number(outputs.graph, node)
         calibration = None if self.calibration_ is None else self.calibrated()
         classes, names = self.classes_, self.class_names_
-        return explanation(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
+        return explain(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
 
     def predict_new(
         self,
@@ -412,7 +412,7 @@ class Detector(Answering):
             InputError: Where an argument is of the wrong kind, or too few nodes are held out to plant any.
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        return diagnosis(
+        return diagnose(
             self.method, self.outputs, self.prepared(data).data, candidates=candidates, draws=draws, seed=seed
         )
 

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from gnnsafe.batches import Answers
-from gnnsafe.borrowed import borrowed
+from gnnsafe.borrowed import borrow
 from gnnsafe.calibration.p_values import false_alarms
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
 from gnnsafe.edges import Edges
 from gnnsafe.errors import require
-from gnnsafe.explanation import Explanation, explanation
+from gnnsafe.explanation import Explanation, explain
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods.base import rows_of, scored_rows
 from gnnsafe.new_scores import of_ours
 from gnnsafe.outputs import Outputs
-from gnnsafe.prepared import admitted
+from gnnsafe.prepared import admit
 
 __all__ = ["PartDetector", "Read"]
 
@@ -103,7 +103,7 @@ class PartDetector:
         """Why a node of a part has its score; the part decides about it and about all who are drawn around it."""
         detector = self._detector
         outputs = self._outputs(changed(data, node_id=list(ids)), out_degrees)
-        return explanation(
+        return explain(
             detector.method,
             outputs,
             node,
@@ -115,7 +115,7 @@ class PartDetector:
 
     def _outputs(self, data: Data, out_degrees: Tensor) -> Outputs:
         self._detector.check_weights()
-        graph = admitted(data, num_features=self.num_features)
+        graph = admit(data, num_features=self.num_features)
         graph.edges.part_of(lambda: out_degrees)
         return self._detector._outputs(graph)
 
@@ -124,5 +124,5 @@ def _as_made(detector: Detector) -> bool:
     """Whether its model is one of gnnsafe.models as it was made; asked while no other thread has a hook on it."""
     if detector.classifier is None:
         return True
-    with borrowed(detector.classifier.model):
+    with borrow(detector.classifier.model):
         return detector.classifier.as_made

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task, check_classes
-from gnnsafe.detector.default import fitted_default
+from gnnsafe.detector.default import fit_default
 from gnnsafe.errors import ModelWarning, NotFittedError, require
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
@@ -23,8 +23,8 @@ from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Classifier, Forward, Outputs
-from gnnsafe.prepared import PreparedGraph, admitted
-from gnnsafe.probing import probed
+from gnnsafe.prepared import PreparedGraph, admit
+from gnnsafe.probing import probe
 from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["Scorer"]
@@ -55,7 +55,7 @@ class Scorer:
         self.method = own_method(method)
         self._default = self.method if method is None else None  # to be replaced where it cannot be fitted
         known = scaling is None or isinstance(scaling, FeatureScaling)
-        require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fitted(x, train_mask)")
+        require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fit(x, train_mask)")
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
         require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
         require(isinstance(undirected, bool), "undirected", "be True or False", repr(undirected))
@@ -111,7 +111,7 @@ class Scorer:
         with without_modes():
             self._learn(outputs, y, mask)
             if self.method == self._default:
-                self.method = self._default = fitted_default(outputs, y, mask)
+                self.method = self._default = fit_default(outputs, y, mask)
             else:
                 self.method.fit(outputs, y, mask)
         validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
@@ -150,10 +150,10 @@ class Scorer:
 
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
-        fitted, self._fitted = self._fitted, None
-        if fitted is not None and fitted[2] == self._state(fitted[0]) and self._same(fitted[0], data):
+        known, self._fitted = self._fitted, None
+        if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data):
             self.check_weights()
-            return (fitted[0] if data is fitted[0] else fitted[0].labelled_as(data)), fitted[1]
+            return (known[0] if data is known[0] else known[0].labelled_as(data)), known[1]
         graph = self.prepared(data)
         return graph, self._outputs(graph)
 
@@ -177,7 +177,7 @@ class Scorer:
             data = node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         check_feature_names(data, self.feature_names_)
-        graph = admitted(data, num_features=self.num_features_)
+        graph = admit(data, num_features=self.num_features_)
         return graph.both_ways() if self.undirected else graph
 
     def prepared(self, data: Any) -> PreparedGraph:
@@ -210,7 +210,7 @@ class Scorer:
             graph = scaled.labelled_as(bare.data)  # it may be kept from one with other labels
         if self.classifier is None:
             return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
-        return probed(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
+        return probe(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
 
     def _passed(self, graph: PreparedGraph) -> tuple[str, ...]:
         read = () if self.classifier is None else self.classifier.read(graph)

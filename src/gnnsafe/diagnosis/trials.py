@@ -18,7 +18,7 @@ from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import check_graph
 from gnnsafe.progress import progress
 
-__all__ = ["NEW_CLASSES", "SHIFTS", "Ask", "Figures", "planted", "ready", "tried"]
+__all__ = ["NEW_CLASSES", "TROUBLE", "Ask", "Figures", "planted", "ready", "tried"]
 
 NEW_CLASSES = "new classes"
 
@@ -26,7 +26,7 @@ Ask = Callable[[Data], Outputs]
 Figures = dict[str, dict[str, list[float]]]
 """AUROC by candidate and kind of trouble, trial by trial."""
 
-SHIFTS: dict[str, dict[str, Callable[..., Data]]] = {
+TROUBLE: dict[str, dict[str, Callable[..., Data]]] = {
     "scattered nodes": {
         "feature": partial(shifts.planted, kind="feature"),
         "structure": partial(shifts.planted, kind="structure"),
@@ -111,7 +111,7 @@ def _plan(
     kept = {*getattr(data, "edge_attrs", list)(), *(name for name in ("adj", "adj_t") if hasattr(data, name))}
     if bound := sorted(kept - {"edge_index"}):
         untried["structure"] = f"data.{bound[0]} belongs to the edges, and new edges have none"
-    for kind, shifted in SHIFTS.items():
+    for kind, shifted in TROUBLE.items():
         for what in [name for name in shifted if name not in untried]:
             plan += [
                 (kind, f"{what} {draw}", partial(_shifted, contenders, ask, data, kind, what, seed + draw))
@@ -134,8 +134,8 @@ def _shifted(contenders: Contenders, ask: Ask, data: Data, kind: str, what: str,
 def planted(kind: str, what: str, data: Data, seed: int) -> Data:
     """A graph in that trouble: a tenth of all nodes, or half of the test nodes where that is fewer, or every node."""
     if kind == "whole graph":
-        return SHIFTS[kind][what](data, seed)
-    return SHIFTS[kind][what](data, seed, share=min(0.1, 0.5 * float(data.test_mask.double().mean())))
+        return TROUBLE[kind][what](data, seed)
+    return TROUBLE[kind][what](data, seed, share=min(0.1, 0.5 * float(data.test_mask.double().mean())))
 
 
 def _figures(make: Callable[[], Trial], clean: dict[str, Tensor], data: Data) -> dict[str, float]:

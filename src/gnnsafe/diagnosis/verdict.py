@@ -18,13 +18,13 @@ from statistics import fmean, stdev
 
 from gnnsafe.diagnosis.result import Candidate, Verdict
 
-__all__ = ["overall", "verdict"]
+__all__ = ["judge", "overall"]
 
 CONFIDENCE = 0.8
 CEILING = 0.999  # of an AUROC, beyond which its odds say more about the number of nodes than about the score
 
 
-def verdict(candidates: Sequence[Candidate], default: Candidate, trouble: str) -> Verdict:
+def judge(candidates: Sequence[Candidate], default: Candidate, trouble: str) -> Verdict:
     """The recommendation for one kind of trouble: the default unless another is clearly better."""
     leads = {candidate.name: _lead(candidate, default, trouble) for candidate in candidates}
     best = max(candidates, key=lambda candidate: (fmean(leads[candidate.name]), candidate is default))

@@ -17,7 +17,7 @@ from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import graph_tables
 from gnnsafe.engines.plan import Plan, detector_plan, logits_plan, widest
 from gnnsafe.engines.sources import check_out
-from gnnsafe.engines.summary import Summary, summary
+from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.progress import progress
@@ -164,7 +164,7 @@ def _carried_out(
         limit = _limit(engine, name, calibration, asked)
         advance()
         columns = _columns(engine, plan, graph.id_type, class_names)
-        said = summary(engine, name, limit, out, times=graph.times)
+        said = summarise(engine, name, limit, out, times=graph.times)
         advance()
         engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()

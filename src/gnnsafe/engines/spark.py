@@ -105,11 +105,11 @@ class Spark(Engine):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         with self._one_line(source if isinstance(source, str) else name):
-            frame = self._read(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
+            frame = self._frame_from(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
             self._named(name, frame)
             return to_arrow_schema(frame.schema, timezone="UTC")
 
-    def _read(self, path: str) -> Any:
+    def _frame_from(self, path: str) -> Any:
         check_there(path)
         where = path if is_remote(path) else Path(path).absolute().as_posix()
         folder = Path(path).is_dir()

@@ -59,7 +59,7 @@ class EvolvingGraph:
         edges = data.edge_index.cpu().numpy()
         self._into = EditableRows(*by_target(edges, len(self.x)))
         self._out_of = EditableRows(*by_target(edges[::-1], len(self.x)))
-        self._place = np.zeros(len(self.x), np.int64)  # of a node within a part, while one is made
+        self._position = np.zeros(len(self.x), np.int64)  # of a node within a part, while one is made
 
     @property
     def num_features(self) -> int:
@@ -188,7 +188,7 @@ class EvolvingGraph:
         self.ids.append(None)
         if number == len(self.x):
             size = int(SLACK * number) + 16
-            self.x, self.alive, self._place = (grown(one, size) for one in (self.x, self.alive, self._place))
+            self.x, self.alive, self._position = (grown(one, size) for one in (self.x, self.alive, self._position))
             self._into.grow(size)
             self._out_of.grow(size)
         return number
@@ -227,12 +227,12 @@ class EvolvingGraph:
             return None
         sources, targets = self._edges_into(field)
         kept = np.union1d(field, sources)
-        self._place[kept] = np.arange(len(kept))
-        return Part(asked, kept, torch.from_numpy(np.stack([self._place[sources], self._place[targets]])))
+        self._position[kept] = np.arange(len(kept))
+        return Part(asked, kept, torch.from_numpy(np.stack([self._position[sources], self._position[targets]])))
 
     def around(self, part: Part) -> tuple[Data, Tensor]:
         """The part as a graph, and its nodes' out-degrees in the whole."""
-        self._place[part.kept] = np.arange(len(part.kept))
+        self._position[part.kept] = np.arange(len(part.kept))
         return self._data(part.kept, part.edge_index), self._out_degrees(part.kept)
 
     def _edges_into(self, nodes: Any) -> tuple[Any, Any]:
@@ -249,14 +249,14 @@ class EvolvingGraph:
         if not self.undirected:
             return torch.from_numpy(self._out_of.lengths[nodes].astype(np.float64))
         _, targets = self._edges_into(nodes)  # as many leave a node as come
-        return torch.from_numpy(np.bincount(self._place[targets], minlength=len(nodes)).astype(np.float64))
+        return torch.from_numpy(np.bincount(self._position[targets], minlength=len(nodes)).astype(np.float64))
 
     def whole(self) -> tuple[Any, Data]:
         """All nodes that are there: their numbers, and the graph that they are, with its edges as they were given."""
         nodes = np.flatnonzero(self.alive[: len(self.ids)])
-        self._place[nodes] = np.arange(len(nodes))
+        self._position[nodes] = np.arange(len(nodes))
         sources, owners = self._into.of(nodes)
-        return nodes, self._data(nodes, torch.from_numpy(np.stack([self._place[sources], owners])))
+        return nodes, self._data(nodes, torch.from_numpy(np.stack([self._position[sources], owners])))
 
     def _data(self, nodes: Any, edge_index: Tensor) -> Data:
         from torch_geometric.data import Data as Graph  # seconds to import

@@ -17,12 +17,12 @@ from gnnsafe.methods.base import scored_part
 from gnnsafe.outputs import Outputs
 from gnnsafe.regions import reached
 
-__all__ = ["Evidence", "Explanation", "NearClass", "Share", "TrainingClasses", "explanation"]
+__all__ = ["Evidence", "Explanation", "NearClass", "Share", "TrainingClasses", "explain"]
 
 DRAWN = 60  # nodes in a picture
 
 
-def explanation(
+def explain(
     method: Method,
     outputs: Outputs,
     node: int,

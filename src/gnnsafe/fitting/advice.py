@@ -14,14 +14,14 @@ from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
 from gnnsafe.graph import Data
 from gnnsafe.homophily import HETEROPHILIC, label_homophily
 
-__all__ = ["advice", "one_way"]
+__all__ = ["advise", "one_way"]
 
 SIGNIFICANT = 0.05
 RECIPROCAL = 0.1  # the share of edges with a reverse, below which edges look one-way
 WITHOUT_INCOMING = 0.2  # the share of nodes with out-neighbours but no in-neighbours, above which that costs
 
 
-def advice(
+def advise(
     trained: Trained, tried: Sequence[Trained], data: Data, detector: Detector, calibrated_on: str, lesson: Lesson
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
     """The backbones that were tried on a heterophilous graph besides, and all warnings."""

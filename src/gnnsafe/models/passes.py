@@ -12,7 +12,7 @@ from gnnsafe.models.two_layers import TwoLayers, suits
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.staged import staged
 
-__all__ = ["Passes", "StagedPasses", "passes"]
+__all__ = ["Passes", "StagedPasses", "choose_passes"]
 
 
 class Passes(Protocol):
@@ -55,7 +55,7 @@ class StagedPasses:
             return self.stages.tail(hidden, self.inputs)[self.validation_rows]
 
 
-def passes(
+def choose_passes(
     model: nn.Module, graph: PreparedGraph, training: Tensor | None, validation: Tensor, *, beside: Passes | None = None
 ) -> Passes:
     """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read.

@@ -111,7 +111,7 @@ class FewRows:
 
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
         features: Any = inputs.features
-        once, again = _read(training), _read(validation)
+        once, again = _columns_read(training), _columns_read(validation)
         if np.count_nonzero(once) > NEARLY_ALL * len(once):
             once[:] = again[:] = True  # then no copy of M is made
         parts = [np.flatnonzero(part) for part in (once & ~again, once & again, ~once & again)]  # a slice for each pass
@@ -159,7 +159,7 @@ class FewRows:
         return _activated(stem, scale, shift, self.hidden_room.resize_(stem.shape))
 
 
-def _read(adjacency: Any) -> Any:
+def _columns_read(adjacency: Any) -> Any:
     """A mask of the rows that Â reads."""
     mask = np.zeros(adjacency.shape[1], dtype=bool)
     mask[adjacency.indices] = True
@@ -239,7 +239,7 @@ def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows 
     if not (isinstance(inputs.features, Tensor) and inputs.aggregated):
         return AllRows(inputs, training, validation)
     nodes, features = inputs.features.shape
-    read = np.count_nonzero(_read(training) | _read(validation))
+    read = np.count_nonzero(_columns_read(training) | _columns_read(validation))
     few = read + features < nodes or COVARIANCE_SHARE * features < nodes
     return (FewRows if few else AllRows)(inputs, training, validation)
 

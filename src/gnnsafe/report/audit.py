@@ -7,7 +7,7 @@ from statistics import mean
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.datasets import CONTROLS
 from gnnsafe.report.document import Section
 from gnnsafe.report.grid import Entry, Grid
@@ -51,7 +51,7 @@ def audit_section(records: Sequence[Record]) -> Section | None:
     return Section("Audit: what choosing on test data gains", [TEXT], [summary, Grid("", HEAD, rows, left=3)])
 
 
-def _by_setting(records: Sequence[Record], selection: str) -> list[tuple[Record, tuple[str, str, str], Summary]]:
+def _by_setting(records: Sequence[Record], selection: str) -> list[tuple[Record, tuple[str, str, str], SeedSummary]]:
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.selection == selection and record.shift not in CONTROLS:

@@ -8,7 +8,7 @@ from typing import Any
 from gnnsafe.bench.figures import DISTRIBUTIONS
 from gnnsafe.bench.paper import published
 from gnnsafe.bench.run import Result
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.report.distributions import distributions
 from gnnsafe.report.document import Document, Section
 from gnnsafe.report.grid import Entry, Grid
@@ -33,7 +33,7 @@ def demo_document(results: Sequence[Result], *, lead: str, notes: Sequence[str])
     return Document("gnnsafe demo: out-of-distribution nodes on Cora", [lead], [table, parted])
 
 
-def demo_figures(rows: Sequence[Summary]) -> list[dict[str, Any]]:
+def demo_figures(rows: Sequence[SeedSummary]) -> list[dict[str, Any]]:
     """An entry per shift and method: each metric's mean and standard deviation, and what the paper published."""
     return [
         {
@@ -46,7 +46,7 @@ def demo_figures(rows: Sequence[Summary]) -> list[dict[str, Any]]:
     ]
 
 
-def demo_grid(rows: Sequence[Summary]) -> Grid:
+def demo_grid(rows: Sequence[SeedSummary]) -> Grid:
     """One row per summary, for a terminal of 80 columns; the shift is named where it begins."""
     begins = [number for number, row in enumerate(rows) if number == 0 or row.shift != rows[number - 1].shift]
     grid = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.report.document import Section
 from gnnsafe.report.grid import Entry, Grid
 from gnnsafe.report.places import order
@@ -35,7 +35,7 @@ def intervals_section(records: Sequence[Record]) -> Section:
     return Section("AUROC with confidence intervals", [TEXT], grids)
 
 
-def _entry(summary: Summary | None) -> Entry:
+def _entry(summary: SeedSummary | None) -> Entry:
     if summary is None:
         return Entry("–")
     half = summary.interval["auroc"]

@@ -14,7 +14,7 @@ from gnnsafe.bench.summary import summaries
 from gnnsafe.report.footnotes import Notes, comparable, figure_note, method_note
 from gnnsafe.report.grid import Entry, Grid
 
-__all__ = ["Block", "Cell", "Column", "Sheet", "sheets"]
+__all__ = ["Block", "Column", "Comparison", "Sheet", "sheets"]
 
 METRICS = {"AUROC": "auroc", "AUPR": "aupr_in", "FPR95": "fpr95", "ID_ACC": "accuracy"}
 LOWER = ("FPR95", "train_s_per_epoch", "inference_s")
@@ -38,7 +38,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Comparison:
     """One method in one column: ours over the seeds, the paper's, and how they compare."""
 
     values: tuple[float, ...]
@@ -77,7 +77,7 @@ class Block:
 
     title: str
     columns: Sequence[Column]
-    rows: dict[str, list[Cell]]
+    rows: dict[str, list[Comparison]]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _arrow(column: Column) -> str:
     return "" if column.metric in TIMED else " ↓" if column.lower else " ↑"
 
 
-def _ours(column: Column, cell: Cell, seeds: int) -> Entry:
+def _ours(column: Column, cell: Comparison, seeds: int) -> Entry:
     if cell.mean is None:
         return Entry(NONE)
     spread = "" if cell.spread is None else f"±{_figure(column, cell.spread)}"
@@ -149,7 +149,7 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
     """
     known = {record.dataset for record in records}
     records = [record for record in records if paper.SUBSTITUTES.get(record.dataset) not in known]
-    methods = paper.METHODS | {record.method: record.exposure for record in records}
+    methods = paper.PAPER_METHODS | {record.method: record.exposure for record in records}
     exposure = dict(sorted(methods.items(), key=lambda item: item[1]))  # stable: in the paper's order, then ours
     tables = []
     for number, title, parts in _layout():
@@ -161,7 +161,7 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
 
 
 def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[Column]]]]]:
-    named, letters = paper.DATASETS, {"structure": "S", "feature": "F", "label": "L"}
+    named, letters = paper.PAPER_NAMES, {"structure": "S", "feature": "F", "label": "L"}
     single = [dataset for dataset in named if dataset not in ("twitch", "arxiv")]
 
     def metrics(dataset: str, shift: str, names: Iterable[str] = METRICS) -> list[Column]:
@@ -173,14 +173,14 @@ def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[Column]]]]]:
     own = {"twitch": "domain", "arxiv": "time"}
     yield 1, "Twitch and Arxiv", [(named[dataset], metrics(dataset, shift)) for dataset, shift in own.items()]
     yield 2, "AUROC on Cora, Amazon and Coauthor", [
-        (named[dataset], [Column(letters[shift], dataset, shift, "AUROC") for shift in paper.SHIFTS])
+        (named[dataset], [Column(letters[shift], dataset, shift, "AUROC") for shift in paper.PAPER_SHIFTS])
         for dataset in single
     ]  # fmt: skip
     for number, dataset, graphs in ((3, "twitch", ("ES", "FR", "RU")), (4, "arxiv", ("2018", "2019", "2020"))):
         parts = [(graph, metrics(dataset, f"{own[dataset]}:{graph}", [*METRICS][:3])) for graph in graphs]
         yield number, f"{named[dataset]}, each OOD graph", parts
     for number, dataset in enumerate(single, 5):
-        yield number, named[dataset], [(shift, metrics(dataset, shift)) for shift in paper.SHIFTS]
+        yield number, named[dataset], [(shift, metrics(dataset, shift)) for shift in paper.PAPER_SHIFTS]
     yield 8, "time", [(text, times(metric)) for metric, text in TIMED.items()]
 
 
@@ -191,7 +191,7 @@ def _block(
     figures = [_by_method(column, records) for column in known]
     rows = {
         method: [
-            Cell(
+            Comparison(
                 tuple(values.get(method, ())),
                 paper.published(column.dataset, column.shift, method, column.metric, table=number),
                 figure_note(number, column.dataset, column.shift, method, column.metric),
@@ -203,7 +203,7 @@ def _block(
     }
     for index, column in enumerate(known):
         for group in (False, True):
-            _place([row for method, row in rows.items() if exposure[method] is group], index, column)
+            _mark_best([row for method, row in rows.items() if exposure[method] is group], index, column)
     substitutes = sorted({r.dataset for r in records if r.dataset in paper.SUBSTITUTES and _of_any(r, known)})
     return Block(title + "".join(f" ({name}, a substitute)" for name in substitutes), known, rows)
 
@@ -239,7 +239,7 @@ def _times(metric: str, records: Iterable[Record]) -> dict[str, list[float]]:
     return {method: [median(values) for values in seeds.values()] for method, seeds in seconds.items()}
 
 
-def _place(rows: list[list[Cell]], index: int, column: Column) -> None:
+def _mark_best(rows: list[list[Comparison]], index: int, column: Column) -> None:
     """Mark the best and the second best mean of a column; equal ones share a place."""
     if column.metric in TIMED or column.metric == "ID_ACC":
         return

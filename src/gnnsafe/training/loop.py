@@ -16,9 +16,9 @@ from gnnsafe.checks import Task, check_binary
 from gnnsafe.edges import Edges
 from gnnsafe.errors import TrainingError, is_number, require, require_seed, require_whole
 from gnnsafe.graph import Graph, node_labels, node_mask
-from gnnsafe.models.passes import Passes, passes
+from gnnsafe.models.passes import Passes, choose_passes
 from gnnsafe.outputs import Classifier, Outputs, embeddings_of
-from gnnsafe.prepared import PreparedGraph, admitted, prepare
+from gnnsafe.prepared import PreparedGraph, admit, prepare
 from gnnsafe.randomness import OwnRandomness
 from gnnsafe.regions import excerpt
 from gnnsafe.training.objectives import Objective, exposure_missing
@@ -139,11 +139,11 @@ def _minimise(
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
     val_labels = node_labels(data, task)[val]
-    rows, read = _read(data, objective, "train_mask")
-    inside, outside = passes(model, data, rows, val), None
+    rows, read = _read_by_loss(data, objective, "train_mask")
+    inside, outside = choose_passes(model, data, rows, val), None
     if exposure is not None:
-        exposure_rows, exposure_read = _read(exposure, objective, "mask")
-        outside = passes(model, exposure, exposure_rows, val[:0], beside=inside)
+        exposure_rows, exposure_read = _read_by_loss(exposure, objective, "mask")
+        outside = choose_passes(model, exposure, exposure_rows, val[:0], beside=inside)
     history = History()
 
     def seen(one: Passes, graph: PreparedGraph) -> Outputs:
@@ -183,7 +183,7 @@ def _minimise(
     return history
 
 
-def _read(graph: PreparedGraph, objective: Objective, mask: str) -> tuple[Tensor | None, PreparedGraph]:
+def _read_by_loss(graph: PreparedGraph, objective: Objective, mask: str) -> tuple[Tensor | None, PreparedGraph]:
     """The rows of logits that the loss reads of a graph (None: all), and the graph as far as it reads it."""
     hops = objective.reach()
     if hops is None:
@@ -238,7 +238,7 @@ def _check_data(model: nn.Module, data: PreparedGraph, task: Task) -> None:
 def _check_exposure(exposure: Graph | None, data: PreparedGraph, objective: Objective) -> PreparedGraph:
     if exposure is None:
         raise exposure_missing(objective)
-    graph = admitted(exposure, num_features=data.x.shape[1], reused=True)
+    graph = admit(exposure, num_features=data.x.shape[1], reused=True)
     together = graph.device == data.device
     require(together, "exposure", f"be on the device of data, {data.device}", graph.device, "call exposure.to(...)")
     node_mask(graph, "mask")
