@@ -1,4 +1,4 @@
-"""The shape of the house: which way imports point, what is public, and that the pages say what the code says."""
+"""The shape of the package: which way imports point, what is public, and that the pages say what the code says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "gnnsafe"
 
 
 def test_imports_point_one_way(monkeypatch):
-    """The layers that pyproject.toml lists, by import-linter; a room that is on no layer is an error, too."""
+    """The layers that pyproject.toml lists, by import-linter; a module that is on no layer is an error, too."""
     monkeypatch.setattr(sys, "path", [*sys.path])  # which it adds to
     monkeypatch.setattr("importlinter.cli._configure_logging", lambda verbose: None)  # it silences all other loggers
     assert lint_imports(str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True) == 0
