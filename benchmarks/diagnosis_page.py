@@ -31,7 +31,7 @@ INTRODUCTION = (
     "PubMed with a class left out has two: no new class can be planted there, and the advice is to change",
     "nothing.",
     "",
-    "AUROC in percent. *Advice* is what the verdict for that trouble names, or where nobody knows which trouble",
+    "AUROC in percent. *Advice* is what the verdict for that trouble names, or where it is not known which trouble",
     "will come: the detector as it is, unless another candidate is clearly better. *Better / worse*: in how many",
     "cases it changed the detector, and that was right or wrong in reality. *Right*: at least as good as the",
     "detector as it is. *Near*: within a point of the best candidate of that case, which nobody knows beforehand;",

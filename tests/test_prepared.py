@@ -158,7 +158,7 @@ def test_the_same_with_other_labels(blocks):
     graph = prepare(blocks)
     relabelled = graph.with_labels(y=blocks.y + 1)
     assert torch.equal(relabelled.y, graph.y + 1)
-    assert relabelled.kept("key", object) is graph.kept("key", object)
+    assert relabelled.cached("key", object) is graph.cached("key", object)
 
 
 def test_to_the_device_where_it_is(blocks):

@@ -18,7 +18,7 @@ GnnsafeWarning            (a UserWarning)
 ├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
 ├── HeterophilyWarning    neighbours are hardly more alike than by chance
 ├── MethodWarning         the default method cannot be fitted, and another takes its place
-├── ModelWarning          a model reads more or less of a graph than one may think, or answers by chance
+├── ModelWarning          a model reads more or less of a graph than one may think, or gives random answers
 ├── PrecisionWarning      a column of features varies by less than float32 can tell
 ├── RegistrationWarning   an installed package announces what cannot be used
 └── TrainingWarning       a model was trained that may be of little use

@@ -102,7 +102,7 @@ def stored(graph: Any) -> dict[str, Any]:
 
 
 def node_ids(graph: Graph) -> Sequence[Any] | None:
-    """What the user calls the nodes, `graph.node_id`, once it is known to be one per node; None where there is none."""
+    """What the user calls the nodes, `graph.node_id`, checked to be one per node; None where there is none."""
     own: Any = getattr(graph, "node_id", None)
     own = own.tolist() if isinstance(own, Tensor | np.ndarray) else own
     nodes, many = graph.x.shape[0], isinstance(own, Sequence) and not isinstance(own, str)
@@ -126,7 +126,7 @@ def node_number(graph: Graph, node: object, name: str = "node") -> int:
 
 
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
-    """The graph's labels on its device, once they are known to be one class per node, or a row of zeros and ones."""
+    """The graph's labels on its device, checked to be one class per node, or a row of zeros and ones."""
     y: Any = getattr(graph, "y", None)
     require(y is not None, "y", "be given", "none", "set data.y, an int64 class per node")
     nodes = graph.x.shape[0]
@@ -135,7 +135,7 @@ def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
 
 
 def node_mask(graph: Graph, name: str) -> Tensor:
-    """The graph's mask of that name on its device, once it is known to be a mask with a node in it."""
+    """The graph's mask of that name on its device, checked to be a mask with a node in it."""
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
     return check_mask(name, mask, graph.x.shape[0]).to(graph.edge_index.device)
@@ -150,7 +150,7 @@ def masked(values: Tensor, graph: Graph, name: str) -> Tensor:
 
 
 def kept_names(graph: Graph, name: str, count: int | None) -> tuple[Any, ...] | None:
-    """The graph's `feature_names` or `class_names`, once they are known to be `count` where that is given."""
+    """The graph's `feature_names` or `class_names`, checked to be `count` where that is given."""
     names = getattr(graph, name, None)
     if names is None:
         return None

@@ -38,8 +38,8 @@ class KnownNodes:
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
         graph = admit(graph)
-        nodes = graph.kept("row digests", lambda: row_digests(graph.x))
-        return cls(nodes, graph.edges.kept("digest", lambda: edges_digest(graph.edge_index)), mask.cpu().clone())
+        nodes = graph.cached("row digests", lambda: row_digests(graph.x))
+        return cls(nodes, graph.edges.cached("digest", lambda: edges_digest(graph.edge_index)), mask.cpu().clone())
 
     @staticmethod
     def unchanged(graph: PreparedGraph) -> bool:

@@ -1,4 +1,4 @@
-"""Scores of the nodes that new nodes and edges affect, from the part of the graph that decides about them."""
+"""Scores of the nodes that new nodes and edges affect, from the part of the graph that determines their scores."""
 
 from __future__ import annotations
 

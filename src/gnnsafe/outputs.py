@@ -246,7 +246,7 @@ class Outputs:
 
     @once
     def embeddings(self) -> Tensor:
-        """The penultimate embedding, [nodes, dimensions], once it is known to be finite.
+        """The penultimate embedding, [nodes, dimensions], checked to be finite.
 
         Returns:
             One row per node.

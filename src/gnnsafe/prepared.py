@@ -1,4 +1,4 @@
-"""A graph made ready once, on the device that its tensors are on: checked, and with what is made of it kept."""
+"""A graph made ready once, on the device that its tensors are on: checked, and with what is made of it cached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnsafe.checks import check_features, check_tensor, full_precision
 from gnnsafe.devices import chosen_device
-from gnnsafe.edges import Edges, Kept
+from gnnsafe.edges import Cache, Edges
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import changed, moved, plain, stored
 from gnnsafe.modes import version
@@ -40,17 +40,17 @@ class PreparedGraph:
     data: Any
     x: Tensor
     edges: Edges
-    _of_features: Kept
-    _of_both: Kept
+    _of_features: Cache
+    _of_both: Cache
     _version: int | None
 
-    def __init__(self, data: Any, edges: Edges, of_features: Kept | None = None, of_both: Kept | None = None) -> None:
+    def __init__(self, data: Any, edges: Edges, of_features: Cache | None = None, of_both: Cache | None = None) -> None:
         values = {
             "data": data,
             "x": data.x,
             "edges": edges,
-            "_of_features": Kept() if of_features is None else of_features,
-            "_of_both": Kept() if of_both is None else of_both,
+            "_of_features": Cache() if of_features is None else of_features,
+            "_of_both": Cache() if of_both is None else of_both,
             "_version": version(data.x),
         }
         vars(self).update(values)
@@ -75,7 +75,7 @@ class PreparedGraph:
         """X, as a sparse matrix where few of its entries are not 0; as it is where it asks for a gradient."""
         return self.x if self.x.requires_grad else self._of_features("features", lambda: _features(self.x))
 
-    def kept(self, key: Hashable, build: Callable[[], Result]) -> Result:
+    def cached(self, key: Hashable, build: Callable[[], Result]) -> Result:
         """What `build` makes of this graph's features and edges, once."""
         return self._of_both(key, build)
 
@@ -100,17 +100,17 @@ class PreparedGraph:
     def read_as(self, features: Matrix) -> PreparedGraph:
         """The same for a model that reads X by products alone, which are those of this matrix."""
         self.check_unwritten()
-        kept = Kept()
-        kept("features", lambda: features)
-        return PreparedGraph(self.data, self.edges, kept)
+        cache = Cache()
+        cache("features", lambda: features)
+        return PreparedGraph(self.data, self.edges, cache)
 
     def without_edges(self, **attributes: Any) -> PreparedGraph:
         """The same with every node alone; `attributes` are those of no edges. What was made of features goes along."""
         self.check_unwritten()
         none = self.edge_index[:, :0]
-        edges = self.edges.kept("none", lambda: Edges(none, self.num_nodes, reused=self.edges.reused))
+        edges = self.edges.cached("none", lambda: Edges(none, self.num_nodes, reused=self.edges.reused))
         data = changed(self.data, **attributes, edge_index=edges.index)
-        return PreparedGraph(data, edges, self._of_features, self.kept("without edges", Kept))
+        return PreparedGraph(data, edges, self._of_features, self.cached("without edges", Cache))
 
     def both_ways(self) -> PreparedGraph:
         """The same with each edge in both directions, every one once: links that mean the same either way.
@@ -124,7 +124,7 @@ class PreparedGraph:
         own = ", ".join(sorted(held - {"edge_index"}))
         remedy = "set data to torch_geometric.transforms.ToUndirected()(data), and leave undirected out"
         require(not own, "undirected", "be False for a graph with attributes of edges", own, remedy)
-        edges, of_both = self.edges.both_ways(), self.kept("both ways", Kept)
+        edges, of_both = self.edges.both_ways(), self.cached("both ways", Cache)
         others = {name: None for name in ("adj", "adj_t") if getattr(data, name, None) is not None}
         return PreparedGraph(changed(data, edge_index=edges.index, **others), edges, self._of_features, of_both)
 
@@ -156,11 +156,11 @@ class PreparedGraph:
 
     @property
     def unwritten(self) -> bool:
-        """Whether nobody has written into its features or edges since it was prepared, as far as torch noticed."""
+        """Whether nothing was written into its features or edges since it was prepared, as far as torch noticed."""
         return version(self.x) == self._version and self.edges.unwritten
 
     def check_unwritten(self) -> None:
-        """Nobody has written into its features or edges."""
+        """Nothing was written into its features or edges."""
         same = version(self.x) == self._version
         require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it again")
         self.edges.check_unwritten()
@@ -201,7 +201,7 @@ def prepare(data: Any) -> PreparedGraph:
 
 
 def admit(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
-    """The graph, once it is known to be one: a prepared graph as it is, bare data after preparing it.
+    """The graph, checked: a prepared graph as it is, bare data after preparing it.
 
     Bare data is `reused` or read once, which makes another way through it the cheapest.
     """

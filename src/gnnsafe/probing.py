@@ -1,4 +1,4 @@
-"""One look at a model that nobody here knows: does it write into its graph, answer by chance, keep a graph?"""
+"""One look at a model that gnnsafe does not know: does it write into its graph, give random answers, keep a graph?"""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _unwritten(classifier: Classifier, graph: PreparedGraph) -> Outputs:
 
 
 def _by_number(classifier: Classifier, outputs: Outputs) -> float:
-    """By how much the logits differ once the nodes have other numbers; 0 where nobody can tell."""
+    """By how much the logits differ once the nodes have other numbers; 0 where that cannot be told."""
     graph = outputs.graph
     nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0), device="cpu").to(graph.x.device)
     try:

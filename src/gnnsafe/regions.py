@@ -1,4 +1,4 @@
-"""Parts of a graph: which nodes others reach, and as much of it as decides about some of them."""
+"""Parts of a graph: which nodes others reach, and the part that determines the scores of some of them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NAMES = ("edge_index", "feature_names", "class_names")  # that are of neither
 
 
 class Region(NamedTuple):
-    """The nodes that are asked about, and the part of the graph that decides about them."""
+    """The given nodes, and the part of the graph that determines their scores."""
 
     asked: Tensor
     """A mask of the graph's nodes."""
     part: Data
     where: Tensor
-    """A mask of the part's nodes: those that are asked about, in their order."""
+    """A mask of the part's nodes: the given ones, in their order."""
     kept: Tensor
     """A mask of the graph's nodes: those of the part."""
 

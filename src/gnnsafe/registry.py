@@ -36,7 +36,7 @@ class Registry(Mapping[str, type[Kind]]):
         [project.entry-points."gnnsafe.methods"]
         laplace = "their_package:Laplace"
 
-    It is imported when it is first asked for. One that cannot be used is left out, and a `RegistrationWarning` says
+    It is imported when first needed. One that cannot be used is left out, and a `RegistrationWarning` says
     whose it is and why.
     """
 

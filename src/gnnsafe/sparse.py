@@ -50,7 +50,7 @@ class Matrix(ABC):
     @property
     @abstractmethod
     def T(self) -> Matrix:  # noqa: N802 - as torch and numpy call it
-        """The transpose, made when it is first asked for: scores that are propagated once never do."""
+        """The transpose, made when first needed: scores that are propagated once never do."""
 
     @abstractmethod
     def times(self, dense: Tensor) -> Tensor:

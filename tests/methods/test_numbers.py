@@ -55,7 +55,7 @@ def graph(seed: int, nodes: int = 24, classes: int = 3, edges: int = 60) -> Simp
 
 
 def both(name: str, data: SimpleNamespace, model: nn.Module | None = None, **settings: int) -> list[torch.Tensor]:
-    """The method's scores and the propagated ones, once they are known to be finite float32 numbers."""
+    """The method's scores and the propagated ones, checked to be finite float32 numbers."""
     outputs = Outputs.of(model or Mixing(), data)
     method = METHODS[name]()
     method = replace(method, **{field: value for field, value in settings.items() if hasattr(method, field)})

@@ -94,7 +94,7 @@ def command_parser(name: str) -> Parser:
 
 
 def command_module(name: str) -> ModuleType:
-    """The module of a command, imported when it is first asked for; its `configure` describes the command."""
+    """The module of a command, imported when first needed; its `configure` describes the command."""
     return import_module(f"gnnsafe.cli.{name.replace('-', '_')}")
 
 

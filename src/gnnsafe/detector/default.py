@@ -1,4 +1,4 @@
-"""The method of a detector for which nobody named one."""
+"""The method of a detector for which none was named."""
 
 from __future__ import annotations
 

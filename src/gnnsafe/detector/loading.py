@@ -70,7 +70,7 @@ def load(
 
 
 def _model(saved: Saved, tensors: dict[str, Tensor], given: nn.Module | None) -> nn.Module | None:
-    """The model that is given, or the one of gnnsafe.models that was saved, once it is known to be the right one."""
+    """The model that is given, or the one of gnnsafe.models that was saved, checked to be the right one."""
     if saved.model is None:
         require(given is None, "model", "be left out, as the detector was saved without one", type(given).__name__)
         return None

@@ -1,4 +1,4 @@
-"""What a detector says about some nodes of a graph that somebody else keeps, from the part that decides about them."""
+"""What a detector says about nodes of a graph kept elsewhere, from the part that determines their scores."""
 
 from __future__ import annotations
 

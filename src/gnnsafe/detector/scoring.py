@@ -1,4 +1,4 @@
-"""A method bound to a model: fitted on one graph, it scores others, once they are known to be alike."""
+"""A method bound to a model: fitted on one graph, it scores others, checked to be alike."""
 
 from __future__ import annotations
 
@@ -88,8 +88,9 @@ class Scorer:
         """Show the method the graph that the model was trained on, with `y` and `train_mask`.
 
         A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
-        and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
-        Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its place.
+        and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or gives random
+        answers. Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its
+        place.
 
         Args:
             data: The training graph, with `x`, `edge_index`, `y` and `train_mask`, and a `val_mask` for methods that
@@ -206,7 +207,7 @@ class Scorer:
     def _outputs(self, graph: PreparedGraph, *, first: bool = False) -> Outputs:
         if (scaling := self.scaling) is not None:
             bare = graph
-            scaled = bare.kept(scaling, lambda: bare.with_features(scaling(bare.x)))
+            scaled = bare.cached(scaling, lambda: bare.with_features(scaling(bare.x)))
             graph = scaled.labelled_as(bare.data)  # it may be kept from one with other labels
         if self.classifier is None:
             return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
@@ -219,7 +220,7 @@ class Scorer:
     def check_weights(self) -> None:
         """The model has the weights that it had when it was fitted; else thresholds would be another model's.
 
-        Of other attributes nobody knows which matter: numbers and texts that changed are named.
+        Of other attributes it is not known which matter: numbers and texts that changed are named.
         """
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"

@@ -27,7 +27,7 @@ BACKBONES = (GCN, GraphSAGE, SGC, APPNP, GIN, MLP)
 
 
 def backbone_steps(model: Backbone, *, embedding: bool, kept: tuple[str, ...] = ()) -> list[Step]:
-    """The steps from features, `value`, to logits, `value` again; with the penultimate embedding where it is asked for.
+    """The steps from features, `value`, to logits, `value` again; with the penultimate embedding where it is wanted.
 
     Args:
         model: One of `BACKBONES`, in evaluation mode.

@@ -119,7 +119,7 @@ class Storage:
         return f"{self._root}/{name}"
 
     def remove(self, name: str) -> None:
-        """A table that nobody reads any more."""
+        """A table that is no longer read."""
         self._delete(self.path(name))
 
     @contextmanager

@@ -23,7 +23,7 @@ COUNTS = ("count", "loops")
 """Columns of every table: how many edges from other nodes point to the node, and how many from itself."""
 
 LEAVING = "leaving"
-"""Another, where it is asked for: how many edges leave the node for others."""
+"""Another, where it is wanted: how many edges leave the node for others."""
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def _limit(engine: Engine, name: str, calibration: Calibration, asked: Asked) ->
 
 
 def _chosen(engine: Engine, nodes: Sequence[str] | None) -> str:
-    """The rows of the nodes that are asked about."""
+    """The rows of the given nodes."""
     if nodes is None:
         return "decided"
     engine.small("asked", pa.table({"node": pa.array(sorted({*nodes}), pa.string())}))

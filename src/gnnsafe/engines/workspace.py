@@ -1,7 +1,7 @@
 """Folders for what is stored temporarily, and outputs that appear whole: nothing of either outlives a run.
 
 A folder is held by a lock as long as its process lives, however that ends. The next run beside it removes those that
-nobody holds: what SIGKILL left.
+no process holds: what SIGKILL left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A graph that changes: features and edges in place, and the part of it that decides about some nodes."""
+"""A graph that changes: features and edges in place, and the part of it that determines the scores of some nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Part(NamedTuple):
     """Some nodes of the graph, and as much of it as decides about them."""
 
     asked: Any
-    """Numbers of the nodes that are asked about, in ascending order."""
+    """Numbers of the given nodes, in ascending order."""
     kept: Any
     """Numbers of the part's nodes, in ascending order."""
     edge_index: Tensor
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
     @property
     def where(self) -> Tensor:
-        """The places of those that are asked about."""
+        """The places of the given ones."""
         return torch.from_numpy(np.searchsorted(self.kept, self.asked))
 
 

@@ -122,7 +122,7 @@ class ScoredGraph:
         return self._detector.reach
 
     def swap(self, detector: Detector) -> None:
-        """Another detector in place of this one: all nodes are scored by it before anybody sees one of its scores."""
+        """Another detector in place of this one: all nodes are scored by it before any of its scores is shown."""
         new = PartDetector(detector)
         same = (new.undirected, new.num_features) == (self.graph.undirected, self.graph.num_features)
         require(same, "detector", "read the kept graph as the one before did", "other features or directions of edges")

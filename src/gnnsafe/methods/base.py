@@ -363,7 +363,7 @@ def part_scores(method: Method, outputs: Outputs) -> Tensor:
 
 
 def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
-    """The method's scores before propagation, once they are known to be float32, one per node and finite.
+    """The method's scores before propagation, checked to be float32, one per node and finite.
 
     What it learnt may be on another device than the outputs, as after `model.to`; it is brought there.
     """

@@ -24,7 +24,7 @@ class OutOfPlace(Method):
     """A node by itself, unlike its neighbours: −⟨f°_i, mean_j f_j⟩ over in-neighbours, f° without edges (ours).
 
     f are probabilities or (`of="embedding"`) embeddings of unit length. The model runs twice, once with every node
-    alone: a node that is led by its neighbours to what it would never say itself is out of place. One
+    alone: a node whose neighbours lead it to what it would not predict alone is out of place. One
     without in-neighbours has only itself to be like, −‖f_i‖².
 
     Args:

@@ -118,7 +118,7 @@ def convolution_inputs(graph: PreparedGraph, kind: Kind = "convolution", *, hops
     adjacency = _adjacency(graph, kind)
     if graph.x.requires_grad:
         return ConvolutionInputs(adjacency, graph.x, aggregated=0, hops=hops)
-    return graph.kept((kind, hops), lambda: _prepared(graph, adjacency, hops))
+    return graph.cached((kind, hops), lambda: _prepared(graph, adjacency, hops))
 
 
 def _adjacency(graph: PreparedGraph, kind: Kind) -> Matrix:

@@ -84,7 +84,7 @@ class Alarm:
             known.ndim == 2 and known.shape[1] == len(names), "calibration", f"have {len(names)} columns", known.shape
         )
         telling = [number for number in range(len(names)) if not np.isnan(known[:, number]).all()]
-        require(bool(telling), "calibration", "say something about a node", "NaN for all")
+        require(bool(telling), "calibration", "be a number for some node", "NaN for all")
         several = len(telling) - 1
         weights = [1.0] if not several else [WHOLE] + [(1 - WHOLE) / several] * several
         rng = np.random.default_rng([seed, 0])

@@ -120,7 +120,7 @@ def _put(folder: Path, new: Path, content: bytes, text: str) -> None:
 
 
 def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
-    """What `write` wrote, once it is known to be whole, of this format and of the right types; and all tensors."""
+    """What `write` wrote, checked to be whole, of this format and of the right types; and all tensors."""
     record = _record(folder)
     while True:
         try:

@@ -1,6 +1,6 @@
 """Methods and what belongs to them as JSON and tensors, and back: every field is checked against its declared type.
 
-A file may come from anybody. What it says is therefore never called or set unless it is a field of a known class, of
+A file may come from anywhere. What it says is therefore never called or set unless it is a field of a known class, of
 the type that the class declares, and numbers by which work is done, such as rounds of propagation, are bounded.
 """
 
@@ -35,7 +35,7 @@ MOST_ROUNDS = 10_000  # that a whole number in a file may ask for, such as steps
 
 
 class UnregisteredError(SavedFileError):
-    """A file is whole, and names a class that nobody has registered."""
+    """A file is whole, and names a class that is not registered."""
 
 
 def packed(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

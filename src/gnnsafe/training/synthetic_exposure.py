@@ -1,4 +1,4 @@
-"""Exposure that nobody had to collect: unlikely embeddings, as if of OOD nodes."""
+"""Exposure without collected OOD nodes: unlikely embeddings, as if of OOD nodes."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _table_in(folder: Path, name: str) -> Path:
 
 
 def _ending(file: Path, known: tuple[str, ...]) -> str:
-    """What the file's name ends in, once it is known to be there and of a kind that is read."""
+    """What the file's name ends in, checked to be there and of a kind that is read."""
     ending = file.suffix.lower()
     if ending not in known:
         near = get_close_matches(ending, known, n=1)

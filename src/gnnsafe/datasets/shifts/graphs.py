@@ -34,7 +34,7 @@ def counted(data: Data, test_nodes: TestNodes) -> Tensor:
 
 
 def dense_features(data: Data) -> Tensor:
-    """The features of a graph that is fit to be shifted, once they are known to be dense."""
+    """The features of a graph that is fit to be shifted, checked to be dense."""
     check_graph(data)
     x: Tensor = data.x
     require(x.layout == torch.strided, "x", "be dense", x.layout, "use data.x = data.x.to_dense()")
