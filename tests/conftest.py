@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import warnings
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -16,11 +15,7 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyG's own deprecation warnings while it is imported
-    import torch_geometric.datasets  # noqa: F401
-    from torch_geometric.data import Data
+from torch_geometric.data import Data
 
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.store import Record

@@ -98,3 +98,15 @@ def test_what_comes_back_is_described(public):
     functions = {path: one for path, one in public.items() if one.is_function}
     lacking = [path for path, one in functions.items() if not has(one, "returns", "yields")]
     assert not [path for path in lacking if str(functions[path].returns) not in ("None", "NoReturn")]
+
+
+MAIN = (
+    "detector.Detector", "detector.load", "logits.score_logits", "outputs.Outputs", "prepared.prepare", "training.train",
+    "datasets.read_graph", "datasets.load_benchmark", "datasets.shifts.planted", "methods.GNNSafe", "methods.KNN",
+    "methods.Propagated", "models.GCN", "metrics.detection", "calibration.Calibration", "calibration.conformal_p_values",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_the_main_names_have_an_example_that_runs(public, name):
+    assert ">>> " in public[f"gnnsafe.{name}"].docstring.value

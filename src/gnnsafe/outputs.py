@@ -202,6 +202,13 @@ class Outputs:
         task: "multiclass", or "multilabel" where logits are those of sigmoids.
         classifier: How to run the model again; None where logits came from elsewhere.
         embedded: The penultimate embedding, [nodes, dimensions], where it is known; `embeddings` checks it.
+
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe.models import GCN
+    >>> graph = SimpleNamespace(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> outputs = Outputs.of(GCN(3, 8, 2), graph)
+    >>> outputs.logits.shape, outputs.embeddings.shape
+    (torch.Size([3, 2]), torch.Size([3, 8]))
     """
 
     logits: Tensor

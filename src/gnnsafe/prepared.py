@@ -196,6 +196,10 @@ def prepare(data: Any) -> PreparedGraph:
 
     Raises:
         InputError: Where features are not finite numbers, one row per node, or edges join nodes that do not exist.
+
+    >>> from types import SimpleNamespace
+    >>> prepare(SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]])))
+    PreparedGraph(nodes=2, features=2, edges=1, device='cpu')
     """
     return admit(data, reused=True)
 

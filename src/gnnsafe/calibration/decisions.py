@@ -47,6 +47,11 @@ class Calibration:
 
     Raises:
         InputError: There are no scores, some are NaN or infinite, or other fields are not of their length.
+
+    >>> calibration = Calibration(torch.arange(99.0))
+    >>> p = calibration.p_values(torch.tensor([50.0, 98.5]))
+    >>> p.tolist(), calibration.decisions(p, false_alarm=0.05).tolist()
+    ([0.5, 0.01], [False, True])
     """
 
     scores: Tensor

@@ -102,6 +102,10 @@ def load_benchmark(
         UnknownNameError: There is no such data set, shift or option.
         DataNotFoundError: Its files were not found.
         InputError: The files are not what was published.
+
+    >>> graphs = load_benchmark("synthetic", shift="feature", nodes=300, edges=1500, features=16, classes=3)
+    >>> graphs.id.num_nodes, graphs.num_classes, list(graphs.ood)
+    (300, 3, ['feature'])
     """
     require_known("name", name, DATASETS)
     for option in size:

@@ -57,6 +57,20 @@ class Detector(Answering):
     Raises:
         InputError: An argument breaks a rule, such as a `node_type` without a `forward`.
         UnknownNameError: There is no method of that name.
+
+    >>> import gnnsafe
+    >>> graphs = gnnsafe.load_benchmark("synthetic", shift="feature", nodes=300, edges=1500, features=16, classes=3)
+    >>> model = gnnsafe.models.GCN(16, 16, 3)
+    >>> history = gnnsafe.train(model, graphs.id, objective=gnnsafe.CrossEntropy(), epochs=10)
+    >>> detector = gnnsafe.Detector(model).fit(graphs.id).calibrate(graphs.id)
+    >>> detector
+    Detector(GCN, TwoScale())
+    >>> detector.score(graphs.ood["feature"]).shape
+    torch.Size([300])
+    >>> flags = detector.predict(graphs.id, false_alarm=0.1)
+    >>> decided = detector.decide(graphs.id, false_alarm=0.1)
+    >>> list(decided.columns())
+    ['id', 'predicted', 'probability', 'score', 'p_value', 'flag']
     """
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:

@@ -43,6 +43,16 @@ def load(
     Raises:
         SavedFileError: The files are damaged, of another format or made for another model.
         InputError: The model or `forward` is missing, or there is no such device.
+
+    >>> import tempfile
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe.models import GCN
+    >>> labels, mask = torch.tensor([0, 1]), torch.tensor([True, True])
+    >>> data = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=labels, train_mask=mask)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Detector(GCN(2, 4, 2), "energy").fit(data).save(folder)
+    ...     load(folder)
+    Detector(GCN, Energy(temperature=1.0))
     """
     saved, tensors = read(Path(folder))
     model = _model(saved, tensors, model)

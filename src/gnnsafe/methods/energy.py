@@ -22,6 +22,12 @@ class Energy(Method):
 
     Raises:
         InputError: An argument breaks its rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> path = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))  # 0 → 1
+    >>> Energy().score(Outputs(torch.tensor([[8.0, -99.0], [0.0, -99.0]]), path)).tolist()
+    [-8.0, -0.0]
     """
 
     temperature: float = 1.0

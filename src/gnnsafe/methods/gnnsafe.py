@@ -31,6 +31,12 @@ class GNNSafe(Method):
 
     Raises:
         InputError: An argument breaks its rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> path = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))  # 0 → 1
+    >>> GNNSafe(steps=1).score(Outputs(torch.tensor([[8.0, -99.0], [0.0, -99.0]]), path)).tolist()
+    [-8.0, -4.0]
     """
 
     steps: int = 2

@@ -32,6 +32,13 @@ class Propagated(Method):
 
     Raises:
         InputError: An argument breaks its rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe.methods import MaxLogit
+    >>> path = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))  # 0 → 1
+    >>> Propagated(MaxLogit(), steps=1).score(Outputs(torch.tensor([[8.0, 0.0], [0.0, 0.0]]), path)).tolist()
+    [-8.0, -4.0]
     """
 
     method: Method

@@ -90,6 +90,18 @@ def train(
     Raises:
         InputError: An argument, the graph or the exposure breaks a rule.
         TrainingError: The loss became NaN or infinite.
+
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe import CrossEntropy
+    >>> from gnnsafe.models import GCN
+    >>> path = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    >>> data = SimpleNamespace(
+    ...     x=torch.eye(4), edge_index=path, y=torch.tensor([0, 0, 1, 1]),
+    ...     train_mask=torch.tensor([True, False, True, False]), val_mask=torch.tensor([False, True, False, True]),
+    ... )
+    >>> history = train(GCN(4, 8, 2), data, objective=CrossEntropy(), epochs=5)
+    >>> len(history.loss), len(history.val_loss)
+    (5, 5)
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)

@@ -191,6 +191,9 @@ class EnergyMargin(Objective):
 
     Raises:
         InputError: An argument breaks its rule.
+
+    >>> EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1).reach()  # logits of nodes two hops away count in the loss
+    2
     """
 
     t_in: float

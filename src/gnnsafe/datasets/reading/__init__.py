@@ -72,6 +72,14 @@ def read_graph(
         GraphFileError: A file breaks a rule: one line that says file, column and row (counted from 1, without the
             header).
         MissingExtraError: A table is to be read, and pyarrow is not installed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nodes = Path(folder, "nodes.csv").write_text("\\n".join(["id,height,label", "ann,1.7,a", "bob,1.8,b"]))
+    ...     edges = Path(folder, "edges.csv").write_text("\\n".join(["source,target", "ann,bob"]))
+    ...     data = read_graph(folder)
+    >>> data.x.shape, data.edge_index.tolist(), data.y.tolist(), data.node_id
+    (torch.Size([2, 1]), [[0], [1]], [0, 1], ['ann', 'bob'])
     """
     from torch_geometric.data import Data  # three seconds to import: only where a graph is read
     from torch_geometric.utils import to_undirected

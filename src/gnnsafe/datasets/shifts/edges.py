@@ -30,6 +30,12 @@ def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "
 
     Raises:
         InputError: The graph or an argument breaks a rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    >>> rewire(data, 0).edge_index[1].sort().values.tolist()  # in-degrees stay
+    [1, 2, 3]
     """
     check_graph(data)
     require_whole("sweeps", sweeps, 1)

@@ -35,6 +35,12 @@ def feature(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
 
     Raises:
         InputError: The graph or an argument breaks a rule.
+
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(4), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> shifted_graph = feature(data, 0)
+    >>> shifted_graph.x.shape, shifted_graph.mask.tolist()
+    (torch.Size([4, 4]), [True, True, True, True])
     """
     check_graph(data)
     return shifted(data, counted(data, test_nodes), x=blends(data.x, data.x.shape[0], dice(seed)))

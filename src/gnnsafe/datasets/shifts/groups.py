@@ -36,6 +36,12 @@ def label(data: Data, *, ood: set[int], exposure: set[int]) -> tuple[Data, Data,
 
     Raises:
         InputError: The graph breaks a rule.
+
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(3), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1, 2]))
+    >>> _, exposure_graph, ood_graph = label(data, ood={0}, exposure={1})
+    >>> ood_graph.mask.tolist(), exposure_graph.mask.tolist()
+    ([True, False, False], [False, True, False])
     """
     check_graph(data)
     y = node_labels(data)

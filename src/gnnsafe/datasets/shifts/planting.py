@@ -47,6 +47,12 @@ def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1
 
     Raises:
         InputError: The graph or an argument breaks a rule, or too few nodes are left to plant OOD nodes among.
+
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(20), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> graph = planted(data, 0, share=0.1)
+    >>> int(graph.mask.sum()), int(graph.test_mask.sum())
+    (2, 18)
     """
     check_graph(data)
     require_known("kind", kind, get_args(Kind))
