@@ -101,9 +101,10 @@ def test_what_comes_back_is_described(public):
 
 
 MAIN = (
-    "detector.Detector", "detector.load", "logits.score_logits", "outputs.Outputs", "prepared.prepare", "training.train",
-    "datasets.read_graph", "datasets.load_benchmark", "datasets.shifts.planted", "methods.GNNSafe", "methods.KNN",
-    "methods.Propagated", "models.GCN", "metrics.detection", "calibration.Calibration", "calibration.conformal_p_values",
+    "calibration.Calibration", "calibration.conformal_p_values", "datasets.load_benchmark", "datasets.read_graph",
+    "datasets.shifts.planted", "detector.Detector", "detector.load", "logits.score_logits", "methods.GNNSafe",
+    "methods.KNN", "methods.Propagated", "metrics.detection", "models.GCN", "outputs.Outputs", "prepared.prepare",
+    "training.train",
 )  # fmt: skip
 
 
