@@ -107,7 +107,7 @@ class TestFigures:
     def test_of_data_sets(self, call):
         known = {one["name"]: one for one in json.loads(call("datasets --json")[1])["datasets"]}
         assert (known["cora"]["nodes"], known["cora"]["edges"], known["cora"]["classes"]) == (2708, 10556, 7)
-        assert known["synthetic"]["at_hand"] is True
+        assert known["synthetic"]["available"] is True
         assert {"structure", "label"} <= {*known["cora"]["shifts"]}
 
     def test_of_methods(self, call):

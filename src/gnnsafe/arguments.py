@@ -33,7 +33,7 @@ class PlainNumbers(ABCMeta):
 
     @property
     def __signature__(cls) -> Signature:
-        """That of the constructor, for whoever asks what it takes."""
+        """That of the constructor, for inspection."""
         own = signature(cls.__init__)  # type: ignore[misc]
         return own.replace(parameters=list(own.parameters.values())[1:])
 

@@ -97,7 +97,7 @@ def _owners() -> set[int]:
 
 
 def _before_fork() -> None:
-    """A child process has the forking thread alone: what another had in use there, nobody would ever give back."""
+    """A child process has the forking thread alone: what another had in use there, would never be given back."""
     _returned.acquire()
     _forking.append(get_ident())
     _returned.wait_for(lambda: not _owners() or _owners() >= {get_ident()})

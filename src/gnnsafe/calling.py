@@ -143,7 +143,7 @@ def single_tensor(call: str, given: object) -> Tensor:
 
 
 def check_unwritten(graph: PreparedGraph, before: Sequence[int]) -> None:
-    """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
+    """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: the next reader would be misled."""
     for name, count, earlier in zip(graph.tensors, graph.versions(), before, strict=True):
         if count != earlier:
             require(False, "model", f"leave data.{name} as it is", *WRITTEN)

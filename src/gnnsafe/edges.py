@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class Cache:
-    """What is made of something constant: built when first needed, once, whatever threads ask."""
+    """What is made of something constant: built when first needed, once, whatever the number of threads."""
 
     def __init__(self) -> None:
         self._values: dict[Hashable, Any] = {}

@@ -45,7 +45,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def locked(folder: Path) -> Iterator[None]:
     """A folder that is there, for one writer at a time: others, of any thread or process, wait until the block ends.
 
-    Where the system or the file system has no such locks (Windows, some network drives), nobody waits.
+    Where the system or the file system has no such locks (Windows, some network drives), there is no waiting.
     """
     try:
         import fcntl

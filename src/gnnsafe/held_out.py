@@ -19,7 +19,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 @dataclass(frozen=True, eq=False)
 class KnownNodes:
-    """Some nodes of a graph, which is known again by its nodes' features, in whatever order nodes and edges come.
+    """Some nodes of a graph, which is known again by its nodes' features, in any order of nodes and edges.
 
     Nodes and edges may come and go. Where most nodes share their features with another, as where all have the same, no
     node may, and the edges must be the same too. All of it is kept on the CPU.

@@ -136,7 +136,7 @@ def _data(root: str | None) -> Iterator[Finding]:
         text = f"{cache or 'none'}: cannot be written to, so that graphs are prepared again each time"
         yield Finding("data", "cache", "missing", text, "set XDG_CACHE_HOME to a folder of yours")
     try:
-        known = {name: dataset.at_hand(root) for name, dataset in DATASETS.items()}
+        known = {name: dataset.available(root) for name, dataset in DATASETS.items()}
     except GnnsafeError:  # of the data root, which was told of above
         return
     yield Finding("data", "available", "ok", ", ".join(name for name, here in known.items() if here))

@@ -18,7 +18,7 @@ from gnnsafe.probing import gap
 from gnnsafe.regions import Read, Region, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
-__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "of_ours", "score_nodes"]
+__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "is_builtin", "score_nodes"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
 LARGER = 10  # times: features of nodes outside the receptive field
@@ -73,7 +73,7 @@ class Parts:
     """The method's scores, or those before propagation."""
 
     def scored(self, nodes: Tensor, *, touched: bool) -> ScoredPart:
-        """The part of the graph that decides about the nodes that those in a mask affect, or only about these."""
+        """The part of the graph that determines the scores of all nodes that those in a mask affect, or of these."""
         found = region(self.graph, nodes, sum(self.reach), touched=touched, read=self.read)
         outputs = self._outputs(found.part, found.kept)
         return ScoredPart(found, outputs, self.score(outputs))
@@ -85,7 +85,7 @@ class Parts:
 
     def check(self, part: ScoredPart) -> None:
         """A few nodes of the part score alike on another; else the receptive field is larger than is said."""
-        (found, outputs, scores), ours = part, of_ours(self.method)
+        (found, outputs, scores), ours = part, is_builtin(self.method)
         if self.trusted and ours:
             return
         picked = _spread(found.asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
@@ -163,6 +163,6 @@ def _spread(mask: Tensor, count: int) -> Tensor:
     return chosen
 
 
-def of_ours(method: Method) -> bool:
+def is_builtin(method: Method) -> bool:
     """Whether the tests have seen that the receptive fields of the method, and of those within, are no larger."""
-    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(of_ours, method.parts()))
+    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(is_builtin, method.parts()))

@@ -194,7 +194,7 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model.
+    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may need of that model.
 
     Args:
         logits: Unnormalised, one row per node and one column per class (or label).

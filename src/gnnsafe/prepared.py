@@ -72,7 +72,7 @@ class PreparedGraph:
 
     @property
     def features(self) -> Features:
-        """X, as a sparse matrix where few of its entries are not 0; as it is where it asks for a gradient."""
+        """X, as a sparse matrix where few of its entries are not 0; as it is where it requires a gradient."""
         return self.x if self.x.requires_grad else self._of_features("features", lambda: _features(self.x))
 
     def cached(self, key: Hashable, build: Callable[[], Result]) -> Result:
@@ -186,7 +186,7 @@ class PreparedGraph:
 
 
 def prepare(data: Any) -> PreparedGraph:
-    """The graph, checked once and made ready for whatever reads it often.
+    """The graph, checked once and made ready for repeated use.
 
     Args:
         data: A PyG `Data`, or anything with `x` [nodes, features] (dense or CSR) and `edge_index` [2, edges].

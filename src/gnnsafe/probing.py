@@ -87,7 +87,7 @@ def _by_number(classifier: Classifier, outputs: Outputs) -> float:
     nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0), device="cpu").to(graph.x.device)
     try:
         again = classifier(admit(renumbered(graph.data, nodes, read=classifier.read(graph))))
-    except Exception:  # nobody knows what some rows belong to, or the model wants edges in an order of its own
+    except Exception:  # it is unknown what some rows belong to, or the model wants edges in an order of its own
         return 0.0
     return gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))
 

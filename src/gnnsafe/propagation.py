@@ -117,8 +117,8 @@ def propagate(
     """Repeat s ← α s + (1−α) D⁻¹A s, `steps` times  (Wu et al., 2023, eq. 6).
 
     A node averages over its in-neighbours: row i of D⁻¹A averages over the edges j → i. Repeated edges count
-    as often as they are given, self-loops where they are given. D⁻¹A is undefined for a node that nobody points
-    to: `isolated="keep"` leaves its score alone, `"decay"` multiplies it by α at every step, as the paper's
+    as often as they are given, self-loops where they are given. D⁻¹A is undefined for a node without
+    in-neighbours: `isolated="keep"` leaves its score alone, `"decay"` multiplies it by α at every step, as the paper's
     published runs do (which reads as "more OOD" when scores are negative energies).
 
     Args:

@@ -1,4 +1,4 @@
-"""Random numbers of a training's own, out of torch's global ones; whoever draws those takes turns."""
+"""Random numbers of a training's own, out of torch's global ones; threads that draw those take turns."""
 
 from __future__ import annotations
 

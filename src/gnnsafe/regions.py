@@ -68,7 +68,7 @@ def receptive_field(edges: Edges, nodes: Tensor, hops: int) -> Tensor:
 def excerpt(graph: PreparedGraph, mask: Tensor, hops: int) -> tuple[Tensor, Data]:
     """The nodes from which `hops` edges or fewer lead into a mask, and the subgraph of these, its features left out.
 
-    Who reads the features is told: they are on torch's meta device, of the right shape.
+    Reading the features is an error: they are on torch's meta device, of the right shape.
     """
     kept = receptive_field(graph.edges, mask, hops)
     source, target = graph.edge_index

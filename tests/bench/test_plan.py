@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnsafe.bench import paper
-from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.bench.plan import Cell, Plan, available_datasets, read_plan
 from gnnsafe.bench.run import attempts
 from gnnsafe.datasets import DATASETS, load_benchmark
 from gnnsafe.errors import InputError
@@ -123,9 +123,9 @@ def test_every_recipe_does_with_the_id_classes_only():
 
 def test_the_papers_data_sets_at_hand(data_root):
     """Arxiv is not, so that its substitute is; and PubMed by year is in every order."""
-    found = datasets_at_hand(str(data_root))
+    found = available_datasets(str(data_root))
     assert found[:4] == ("cora", "amazon-photo", "coauthor-cs", "twitch")
-    assert found[4:] == tuple(name for name in ("arxiv-topics", "pubmed-years") if DATASETS[name].at_hand(data_root))
+    assert found[4:] == tuple(name for name in ("arxiv-topics", "pubmed-years") if DATASETS[name].available(data_root))
     cells = [cell for cell, _ in Plan(("pubmed-years", "arxiv-topics"), ("time",), seeds=1).cells()]
     assert [(cell.dataset, cell.protocol) for cell in cells] == [
         ("pubmed-years", "paper"), ("pubmed-years", "rigorous"), ("arxiv-topics", "paper"),

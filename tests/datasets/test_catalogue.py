@@ -36,7 +36,7 @@ def everything(data_root) -> Path:
 @pytest.mark.parametrize("name", SINGLE)
 def test_published_counts(everything, name):
     dataset = DATASETS[name]
-    assert dataset.at_hand(everything)
+    assert dataset.available(everything)
     data, source = dataset.graph(everything, 0)
     counts = (data.num_nodes, data.num_edges, str(data.num_features), int(data.y.max()) + 1)
     assert counts == (dataset.nodes, dataset.edges, dataset.features, dataset.classes)
@@ -174,7 +174,7 @@ def test_arxiv_of_other_counts_is_refused(tmp_path, monkeypatch):
 
 
 def test_arxiv_topics(data_root):
-    if not DATASETS["arxiv-topics"].at_hand(data_root):
+    if not DATASETS["arxiv-topics"].available(data_root):
         pytest.skip("the guesses of arxiv's topics are not available")
     dataset, benchmark = DATASETS["arxiv-topics"], load_benchmark("arxiv-topics", shift="time", root=data_root)
     data, year = arxiv.TOPICS.load(data_root)[0], benchmark.id.year
@@ -228,7 +228,7 @@ def test_broken_guesses(tmp_path, guesses, message):
 
 def test_arxiv(tmp_path, small):
     tables = write_arxiv(tmp_path)
-    assert DATASETS["arxiv"].at_hand(tmp_path)
+    assert DATASETS["arxiv"].available(tmp_path)
     benchmark = load_benchmark("arxiv", shift="time", root=tmp_path)
     year = torch.from_numpy(tables["node_year"][:, 0])
     np.testing.assert_allclose(benchmark.id.x, tables["node-feat"], rtol=1e-5)
@@ -286,7 +286,7 @@ def test_arxiv_is_downloaded_as_ogb_ships_it(tmp_path, monkeypatch):
         DataNotFoundError, match=r"must have 169,343 nodes, .* \(got 60 nodes, .* a download, not kept\)"
     ):
         load_benchmark("arxiv", shift="time")
-    assert not DATASETS["arxiv"].at_hand(None)
+    assert not DATASETS["arxiv"].available(None)
     shutil.rmtree(tmp_path / "zip")
     monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 8, 5)))
     assert load_benchmark("arxiv", shift="time").id.num_nodes == 60
@@ -336,7 +336,7 @@ def test_a_download_is_read_by_us_alone(files, tmp_path, monkeypatch):
         files.load(None)
     assert [url.rpartition("/")[2] for url in fetched] == list(files.files)
     assert all(url.startswith("https://") and "{" not in url for url in fetched)
-    assert not files.at_hand(None)
+    assert not files.available(None)
 
 
 @pytest.mark.parametrize("name", ["cora", "pubmed"])
@@ -406,6 +406,6 @@ def test_planted_nodes_stand_among_id_nodes(shift):
 )
 def test_what_is_not_at_hand_is_said(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert not DATASETS[name].at_hand(tmp_path)
+    assert not DATASETS[name].available(tmp_path)
     with pytest.raises(DataNotFoundError, match=r"was not found\. Tried: .*, a download \(.*\)\. Pass root="):
         load_benchmark(name, shift=DATASETS[name].shifts[-3], root=tmp_path)

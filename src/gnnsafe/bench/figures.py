@@ -42,7 +42,7 @@ class Point:
 def figure_cells(number: int, seeds: int, epochs: int, root: str | None) -> list[tuple[Cell, list[Recipe]]]:
     """The cells of a figure with their recipes, by the paper's protocol, seed by seed."""
     if number == 1:
-        temporal = next((name for name in OVER_TIME if DATASETS[name].at_hand(root)), OVER_TIME[-1])
+        temporal = next((name for name in OVER_TIME if DATASETS[name].available(root)), OVER_TIME[-1])
         settings = [("twitch", "domain"), (temporal, "time")]
         cells = [Cell(*setting, seed, epochs=epochs) for seed in range(seeds) for setting in settings]
         return [(cell, _named(cell, DISTRIBUTIONS)) for cell in cells]

@@ -78,7 +78,7 @@ def _versions(records: Iterable[Record], version: str) -> Finding:
 def _data(records: Sequence[Record], root: str | None) -> Finding:
     wrong, known = [], sorted({record.dataset for record in records})
     for dataset in known:
-        if dataset not in DATASETS or not DATASETS[dataset].at_hand(root):
+        if dataset not in DATASETS or not DATASETS[dataset].available(root):
             wrong.append(f"{dataset} is not available, so that its fingerprint cannot be compared; pass --data")
             continue
         expected = data_fingerprint(dataset, root)

@@ -14,7 +14,7 @@ from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy, backbones, recip
 from gnnsafe.datasets import CONTROLS, DATASETS, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, require, require_known, require_whole
 
-__all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
+__all__ = ["Cell", "Plan", "available_datasets", "read_plan"]
 
 OWN = ".py"
 MOST_SEEDS = 1000  # each is a cell or more
@@ -158,11 +158,13 @@ class Plan:
         return ("paper",) if paper.in_tables(dataset, shift) else ("rigorous",)
 
 
-def datasets_at_hand(root: str | None) -> tuple[str, ...]:
+def available_datasets(root: str | None) -> tuple[str, ...]:
     """The paper's data sets whose files are here, or what stands in for them, and PubMed by year."""
-    found = [name for name in paper.PAPER_NAMES if DATASETS[name].at_hand(root)]
-    found += [name for name, other in paper.SUBSTITUTES.items() if other not in found and DATASETS[name].at_hand(root)]
-    return (*found, *([OVER_TIME] if DATASETS[OVER_TIME].at_hand(root) else []))
+    found = [name for name in paper.PAPER_NAMES if DATASETS[name].available(root)]
+    found += [
+        name for name, other in paper.SUBSTITUTES.items() if other not in found and DATASETS[name].available(root)
+    ]
+    return (*found, *([OVER_TIME] if DATASETS[OVER_TIME].available(root) else []))
 
 
 def read_plan(path: Path) -> dict[str, Any]:

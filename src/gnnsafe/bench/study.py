@@ -58,7 +58,7 @@ class CellTask:
     version: str
     folder: Path
     models: tuple[type[Model], ...] = ()
-    """The classes of the recipes' models: a worker that is handed them has imported whoever registers them."""
+    """The classes of the recipes' models: a worker that is handed them has imported what registers them."""
     device: str = "cpu"
 
     def record(self, recipe: Recipe, **outcome: Any) -> Record:

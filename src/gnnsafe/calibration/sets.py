@@ -10,7 +10,7 @@ Why the promise holds: join the node, as one of class c, to the n calibration no
 n + 1. If they are exchangeable, each is as likely as any other to be the one with the k-th least min(P, Q): p_c ≤ error
 has a probability of at most error. Who joins moves the ranks of others by one place at most, and P_j, Q_j are taken at
 the end of it that keeps the promise: P_j counts j itself once, B_j / (n + 1), and so does Q_j unless Q ≤ P, when those
-that count have margins no smaller than the node's, and stand behind nobody new. That gives away one node in n. The
+that count have margins no smaller than the node's, and stand behind no new one. That gives away one node in n. The
 highest score and the largest margin both have the least rank, so that p_c is hardly below 2 / (n + 1): sets need twice
 as many calibration nodes as false alarms do.
 

@@ -11,7 +11,7 @@ from gnnsafe import __version__
 from gnnsafe.bench import paper, search, store
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.figures import FIGURES, figure_cells
-from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.bench.plan import Cell, Plan, available_datasets, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy
 from gnnsafe.bench.study import CellTask, carry_out, chains, code_version, given_up, memory_needed, tasks
 from gnnsafe.cli.options import add_device_option, names, path, place, positive
@@ -176,4 +176,4 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     settings = {} if arguments.plan is None else read_plan(arguments.plan)
     options = ("datasets", "shifts", "methods", "backbones", "seeds", "protocol", "epochs", "search", "selection")
     settings |= {name: value for name in options if (value := getattr(arguments, name)) is not None}
-    return Plan(**{"datasets": datasets_at_hand(arguments.data), **settings})
+    return Plan(**{"datasets": available_datasets(arguments.data), **settings})

@@ -90,7 +90,7 @@ def listed_nodes(file: Path) -> list[str]:
 
 
 def said_figures(said: Summary, false_alarm: float | None, fdr: float | None) -> dict[str, Any]:
-    """What is said of all nodes together, and how many of the flagged ones may be false alarms."""
+    """A summary of all nodes, and how many of the flagged ones may be false alarms."""
     expected = (false_alarm or 0) * said.nodes if fdr is None else fdr * said.flagged
     return {**said.to_dict(), "false_alarm": false_alarm, "fdr": fdr, "expected_false_alarms": expected}
 
@@ -108,7 +108,7 @@ def said_lines(figures: Mapping[str, Any]) -> list[str]:
 
 
 def engine_answer(said: Summary, asked: Asked) -> Answer:
-    """What an engine said of all nodes together, as `gnnsafe score` says it."""
+    """An engine's summary of all nodes, as `gnnsafe score` says it."""
     from gnnsafe.engines.sources import is_remote
 
     figures = said_figures(said, asked.false_alarm, asked.fdr)

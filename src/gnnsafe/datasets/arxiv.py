@@ -95,7 +95,7 @@ ARXIV = Files(
 
 
 def _no_download(root: Path) -> None:
-    raise OSError("nobody publishes these files together")
+    raise OSError("these files are not published together")
 
 
 TOPICS = Files(

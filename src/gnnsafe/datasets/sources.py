@@ -65,7 +65,7 @@ class Files:
     remedy: str = ""
     sha256: str | None = None
 
-    def at_hand(self, root: str | os.PathLike[str] | None) -> Path | None:
+    def available(self, root: str | os.PathLike[str] | None) -> Path | None:
         """The folder with all of the files, in the data root or as downloaded before; or none."""
         for base in (data_root(root), cache_folder()):
             if base is not None and all((base / self.path / name).is_file() for name in self.files):
@@ -80,7 +80,7 @@ class Files:
         What is in the data root is never written to; the graph as read is kept in the cache folder.
         """
         tried = [f"{base / self.path}" for base in (data_root(root), cache_folder()) if base is not None]
-        folder = self.at_hand(root)
+        folder = self.available(root)
         if folder is None and otherwise is not None:
             try:
                 return otherwise()

@@ -101,7 +101,7 @@ class Answering(Scorer):
     def _answers(
         self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
     ) -> tuple[PreparedGraph, Answers]:
-        """The graph, and what is to be said about its nodes: from one forward pass, or in batches."""
+        """The graph, and the scores, classes and probabilities of its nodes: from one forward pass, or in batches."""
         if batch_size is None:
             require(hops is None, "hops", "be left out where there is no batch_size", hops)
             outputs = self.outputs(data)

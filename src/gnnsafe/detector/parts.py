@@ -19,7 +19,7 @@ from gnnsafe.errors import require
 from gnnsafe.explanation import Explanation, explain
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods.base import rows_of, scored_rows
-from gnnsafe.new_scores import of_ours
+from gnnsafe.new_scores import is_builtin
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import admit
 
@@ -49,7 +49,7 @@ class PartDetector:
         self._detector = copy.copy(detector)
         one = detector.node_type is None
         require(one, "detector", "be for one type of nodes where a graph is kept", repr(detector.node_type))
-        known = of_ours(detector.method) and _as_made(detector)
+        known = is_builtin(detector.method) and _as_made(detector)
         whole = "score graphs as a whole with it, by POST /v1/score or gnnsafe score"
         require(
             known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
@@ -100,7 +100,7 @@ class PartDetector:
         return Decisions([], none, none.double(), none.bool(), None, None, self.class_names)
 
     def explain(self, data: Data, out_degrees: Tensor, ids: Sequence[Any], node: int) -> Explanation:
-        """Why a node of a part has its score; the part decides about it and about all who are drawn around it."""
+        """Why a node of a part has its score; the part decides about it and about all nodes drawn around it."""
         detector = self._detector
         outputs = self._outputs(changed(data, node_id=list(ids)), out_degrees)
         return explain(

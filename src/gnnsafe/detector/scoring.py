@@ -67,7 +67,7 @@ class Scorer:
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, asked, embedding, task)  # type: ignore[arg-type]
         self.task = task
-        self.notes: dict[str, Any] = {}  # of whoever made it, as JSON has it: saved with it
+        self.notes: dict[str, Any] = {}  # of the maker, as JSON: saved with it
         self.num_features_: int | None = None
         self.feature_names_: tuple[Any, ...] | None = None
         self.class_names_: tuple[Any, ...] | None = None
@@ -85,7 +85,7 @@ class Scorer:
         return f"{type(self).__name__}({model}, {self.method!r})"
 
     def fit(self: AnyScorer, data: Graph) -> AnyScorer:
-        """Show the method the graph that the model was trained on, with `y` and `train_mask`.
+        """Fit the method on the graph that the model was trained on, with `y` and `train_mask`.
 
         A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
         and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or gives random

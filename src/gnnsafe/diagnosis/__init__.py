@@ -1,6 +1,6 @@
 """Which detector suits which trouble on this graph? Judged without any OOD data.
 
-Trouble of four kinds is planted into the user's own ID graph, new classes among them, and every candidate is asked to
+Trouble of four kinds is planted into the user's own ID graph, new classes among them, and every candidate has to
 find it. The verdict is given for each kind by itself, with how sure it is.
 """
 

@@ -24,7 +24,7 @@ MOST_CLASSES = 10
 
 
 class WithoutClass:
-    """A classifier that lacks the logit of one class, however it is asked."""
+    """A classifier that lacks the logit of one class, however it is called."""
 
     def __init__(self, classifier: Any, number: int) -> None:
         self.classifier, self.number = classifier, number
@@ -39,7 +39,7 @@ class WithoutClass:
 
 
 def narrowed(outputs: Outputs, number: int) -> Outputs:
-    """The outputs without that class's logit, of a model that lacks it when it is asked again."""
+    """The outputs without that class's logit, of a model that lacks it when it runs again."""
     kept = torch.arange(outputs.logits.shape[1], device=outputs.logits.device) != number
     model: Any = WithoutClass(outputs.classifier, number)
     return replace(outputs, logits=outputs.logits[:, kept], classifier=model)

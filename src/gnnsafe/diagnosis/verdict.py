@@ -34,7 +34,7 @@ def judge(candidates: Sequence[Candidate], default: Candidate, trouble: str) -> 
 
 
 def overall(candidates: Sequence[Candidate], default: Candidate, troubles: Sequence[str]) -> tuple[Candidate, str]:
-    """Where the trouble is not known: whoever's least lead over the kinds of trouble is largest, and its kind.
+    """Where the trouble is not known: the candidate with the largest least lead over all kinds, and that kind.
 
     The default's own is zero, so that another is recommended only if it leads in every kind of trouble.
     """

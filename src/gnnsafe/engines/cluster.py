@@ -20,7 +20,7 @@ from gnnsafe.errors import InputError, MissingExtraError, require
 __all__ = ["Storage", "beside", "check_java", "check_master", "started"]
 
 ANSWERS_IN = 5.0  # seconds
-STALE = 24 * 3600.0  # seconds after which what is left at an address is nobody's
+STALE = 24 * 3600.0  # seconds after which what is left at an address belongs to no run
 BROADCAST = "128m"  # tables up to this size are sent to every machine: no key, however frequent, is shuffled then
 
 QUIET = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}

@@ -177,7 +177,7 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
 def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> str:
     """An id as SQL: text is compared letter by letter, without the spaces around it where the nodes' are numbers.
 
-    A number that the nodes' type has not is nobody's id: null.
+    A number that the nodes' type has not is no node's id: null.
     """
     if cast is None:
         return column

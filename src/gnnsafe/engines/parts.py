@@ -89,7 +89,7 @@ def _places(methods: Sequence[Method], task: Task, described: Sequence[int]) -> 
 
 
 def _diffusions(methods: Sequence[Method], task: Task, width: int) -> list[Stage]:
-    """h ← ½ h + ½ D⁻¹A h, as often as the method that asks most; the others read it on the way."""
+    """h ← ½ h + ½ D⁻¹A h, as often as the method that needs most; the others read it on the way."""
     spread, value = of_kind(methods, DiffusedKNN), {"value": Column(width)}
     stages, done = [Stage(_embedded, value, ("embedding",))] if spread else [], 0
     for number, method in sorted(spread.items(), key=lambda one: one[1].diffusion):

@@ -75,7 +75,7 @@ def score(
         drop_unknown_edges: Leave out edges of unknown nodes.
 
     Returns:
-        What is to be said of all nodes together.
+        A summary of all nodes.
 
     Raises:
         NotFittedError: The detector is not fitted or not calibrated.
@@ -121,7 +121,7 @@ def score_logits(
         drop_unknown_edges: Leave out edges of unknown nodes.
 
     Returns:
-        What is to be said of all nodes together.
+        A summary of all nodes.
 
     Raises:
         NotFittedError: The detector is not calibrated.

@@ -38,7 +38,7 @@ def steps_of(stages: Sequence[Stage], wanted: Collection[str]) -> list[Step]:
 
 
 def merged(steps: Sequence[Step]) -> list[Step]:
-    """Steps that have no in-neighbours, done together with the one before them: nothing is stored in between."""
+    """Steps that aggregate nothing, done together with the one before them: nothing is stored in between."""
     result: list[Step] = []
     for step in steps:
         if result and not step.aggregates:

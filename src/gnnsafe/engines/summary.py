@@ -1,4 +1,4 @@
-"""What is to be said of all nodes together, from aggregates."""
+"""A summary of all nodes, from aggregates."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _lock(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except (ImportError, OSError):  # no such locks on this system or drive: then nobody's folder is removed
+    except (ImportError, OSError):  # no such locks on this system or drive: then no folder is removed
         return False
     return True
 

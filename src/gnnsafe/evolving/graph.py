@@ -23,7 +23,7 @@ DENSE = 2**34  # bytes of features that are kept as a dense array
 
 
 class Part(NamedTuple):
-    """Some nodes of the graph, and as much of it as decides about them."""
+    """Some nodes of the graph, and as much of it as determines their scores."""
 
     asked: Any
     """Numbers of the given nodes, in ascending order."""
@@ -135,7 +135,7 @@ class EvolvingGraph:
         self._out_of.remove(a, b)
 
     def _remove(self, name: str) -> set[int]:
-        """Those who were joined to it."""
+        """Its neighbours."""
         number = self.numbers.pop(name)
         sources, targets = self._into.row(number).tolist(), self._out_of.row(number).tolist()
         outward = [one for one in targets if one != number]  # a loop is among the sources

@@ -59,7 +59,7 @@ class _Scored(NamedTuple):
 class ScoredGraph:
     """A kept graph: a change is made, the nodes that it affects are scored again, it is journalled; or it is undone.
 
-    Scores of the touched are those of a full scoring, for a method that weighs evidence by the graph (`TwoScale`) by
+    Scores of affected nodes are those of a full scoring, for a method that weighs evidence by the graph (`TwoScale`) by
     the weights of the last whole scoring, as `Detector.score_new` has it: at the start, when over half of the graph is
     touched, and by `rescore`. One thread changes it at a time; who reads waits for no scoring.
     """
@@ -186,7 +186,7 @@ class ScoredGraph:
         return _Scored(wider.asked, self._decided(wider, part.asked, read), part.asked, read.rows.numpy())
 
     def _scope(self, seeds: Any) -> tuple[Part, Part] | None:
-        """Those near to a change with what decides about them, and the touched; None where it is most of the graph."""
+        """Nodes near a change with what determines their scores, and affected ones; None: most of the graph."""
         detector, most = self._detector, self.graph.count // HALF
         near = self.graph.reached(seeds, detector.near, most)
         part = None if near is None else self.graph.part(near, detector.near, most)

@@ -13,7 +13,7 @@ from gnnsafe.detector import Detector
 from gnnsafe.devices import chosen_device
 from gnnsafe.errors import GnnsafeWarning, require, require_known
 from gnnsafe.fitting.advice import advise
-from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
+from gnnsafe.fitting.backbones import AUTO, Trained, TrainingSetup, best
 from gnnsafe.fitting.classes import known_classes
 from gnnsafe.graph import Data, changed, check_feature_names, kept_names, moved
 from gnnsafe.methods import Method, own_method
@@ -117,11 +117,11 @@ def fit_detector(
         exposure = admit(exposure).both_ways().data if undirected else exposure
         exposure = _scaled(moved(exposure, place), scaling)
         exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool, device=place))
-    lesson = Lesson(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
-    tried = [lesson(name) for name in (AUTO if backbone == "auto" else (backbone,))]
+    setup = TrainingSetup(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
+    tried = [setup(name) for name in (AUTO if backbone == "auto" else (backbone,))]
     trained = best(tried)
     result = fit_and_calibrate(Detector(trained.model, method, scaling=scaling, undirected=undirected), data)
-    rivals, warnings = advise(trained, tried, result.data, result.detector, result.calibrated_on, lesson)
+    rivals, warnings = advise(trained, tried, result.data, result.detector, result.calibrated_on, setup)
     return Fitting(
         **vars(result), objective=minimised, trained=trained, tried=(*tried, *rivals), warnings=tuple(warnings)
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.calibration import nodes_needed
 from gnnsafe.detector import Detector
 from gnnsafe.errors import CalibrationWarning, GnnsafeWarning, HeterophilyWarning, TrainingWarning
-from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
+from gnnsafe.fitting.backbones import AUTO, Trained, TrainingSetup, best
 from gnnsafe.graph import Data
 from gnnsafe.homophily import HETEROPHILIC, label_homophily
 
@@ -22,10 +22,10 @@ WITHOUT_INCOMING = 0.2  # the share of nodes with out-neighbours but no in-neigh
 
 
 def advise(
-    trained: Trained, tried: Sequence[Trained], data: Data, detector: Detector, calibrated_on: str, lesson: Lesson
+    trained: Trained, tried: Sequence[Trained], data: Data, detector: Detector, calibrated_on: str, setup: TrainingSetup
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
     """The backbones that were tried on a heterophilous graph besides, and all warnings."""
-    rivals, warnings = _heterophily(trained, tried, data, lesson, compare=detector.method.model is None)
+    rivals, warnings = _heterophily(trained, tried, data, setup, compare=detector.method.model is None)
     predicted = detector.outputs(data).logits.argmax(dim=1)
     found = (_majority(predicted, data), _epochs(trained), _edges(data), _calibration(data, calibrated_on))
     return rivals, [*(warning for each in found for warning in each), *warnings]
@@ -101,14 +101,14 @@ def _calibration(data: Data, calibrated_on: str) -> Iterator[CalibrationWarning]
 
 
 def _heterophily(
-    trained: Trained, tried: Sequence[Trained], data: Data, lesson: Lesson, *, compare: bool
+    trained: Trained, tried: Sequence[Trained], data: Data, setup: TrainingSetup, *, compare: bool
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
     """On a heterophilous graph, what the other backbones reach: each is trained to say so, if they may `compare`."""
     alike = label_homophily(data.y, data.train_mask | data.val_mask, data.edge_index)
     if alike is None or not alike[1] < HETEROPHILIC:
         return [], []
     names = {one.backbone for one in tried}
-    rivals = [] if len(tried) > 1 or not compare else [lesson(name) for name in AUTO if name not in names]
+    rivals = [] if len(tried) > 1 or not compare else [setup(name) for name in AUTO if name not in names]
     every = sorted([*tried, *rivals], key=lambda one: -one.accuracy)
     reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in every)
     winner = best([*tried, *rivals])

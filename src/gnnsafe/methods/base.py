@@ -314,7 +314,7 @@ class Method(metaclass=PlainNumbers):
         return any(name.endswith("_") for name in _fields(cls))
 
     def __getattr__(self, name: str) -> Any:
-        """Only asked for what is not there: a fitted field before the fit."""
+        """Only called for what is not there: a fitted field before the fit."""
         if name in _fields(type(self)):
             raise NotFittedError(f"{self!r} is not fitted; call fit(outputs, y, mask) on the training graph first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

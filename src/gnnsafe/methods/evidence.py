@@ -37,7 +37,7 @@ def rarity(scores: Tensor, calibration: Tensor, *, among: bool = False) -> Tenso
 
 
 class Compared(NamedTuple):
-    """Who is compared with whom: nodes with the calibration nodes of their group, by their degree."""
+    """Which nodes are compared: nodes with the calibration nodes of their group, by their degree."""
 
     bounds: Tensor
     """The largest degree of each group but the last."""

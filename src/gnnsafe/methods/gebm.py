@@ -1,4 +1,4 @@
-"""GEBM: energies of the graph, of its surroundings and of the node, with a density's say."""
+"""GEBM: energies of the graph, of its surroundings and of the node, with a density."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ COLUMNS = 64  # of a sparse matrix that are dense at a time, on devices other th
 
 
 def mean_cosines(outputs: Outputs, centre: Tensor | None = None) -> Tensor:
-    """Mean of cos(x_i − μ, x_j − μ) over the nodes j that point to i, μ the centre, by default 0; 0 where nobody does.
+    """Mean of cos(x_i − μ, x_j − μ) over in-neighbours j of i, μ the centre, by default 0; 0 where there are none.
 
     Features that are sparse stay so: on the CPU ⟨x_i − μ, x_j − μ⟩ = ⟨x_i, x_j⟩ − ⟨x_i, μ⟩ − ⟨x_j, μ⟩ + ⟨μ, μ⟩, on
     other devices they are taken a few columns at a time.

@@ -1,4 +1,4 @@
-"""Monte Carlo dropout: the classifier asked many times, each time without some of its channels."""
+"""Monte Carlo dropout: the classifier run many times, each time without some of its channels."""
 
 from __future__ import annotations
 

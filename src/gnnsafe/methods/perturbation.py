@@ -32,7 +32,7 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     if by_products(outputs):
         return _moved(outputs, epsilon, loss)
     x = outputs.dense_features().detach().requires_grad_()
-    with torch.enable_grad():  # whoever asks for scores may do so within no_grad
+    with torch.enable_grad():  # scores may be computed within no_grad
         value = loss(outputs.again(outputs.graph.with_features(x), gradients=True))
     gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
     if gradient is None:

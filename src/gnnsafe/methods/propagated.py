@@ -19,7 +19,7 @@ __all__ = ["Propagated"]
 class Propagated(Method):
     """Any method's score, propagated: K times s ← α s + (1−α) D⁻¹A s, as Wu et al. do with energy (2023).
 
-    Propagation asks a node's surroundings: it helps where OOD nodes stand together, in a graph or a region of their
+    Propagation reads a node's surroundings: it helps where OOD nodes stand together, in a graph or a region of their
     own, and hurts where they stand scattered among ID nodes. With weighting="similarity" neighbours
     of a similar score count most: see `gnnsafe.propagation.Propagation`.
 

@@ -27,11 +27,11 @@ p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own ev
     nodes' median; δ = (1 − g) max(0, Q − the calibration nodes' Q), Q the quantile ½ − ¼ t of z'.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
-say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
-unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a node
-stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are also
-without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual nodes
-say that trouble beside them has added to all (δ).
+say counts little where odd nodes are scattered, and most where they stand together (where it does not matter whether a
+node is unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a
+node stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are
+also without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual
+nodes say that trouble beside them has added to all (δ).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Weights(NamedTuple):
     def of(cls, q: Tensor, unlike: int, unknown: int, plain: Tensor) -> Weights:
         """By the q of each evidence, of which so many are of the first and of the second kind, then surroundings.
 
-        `plain` is a mask of those that ask no model; where there are none, those of the first kind stand for them.
+        `plain` is a mask of those that need no model; where there are none, those of the first kind stand for them.
         """
         own = unlike + unknown
         first, second, around = q[:unlike], q[unlike:own], q[own:]

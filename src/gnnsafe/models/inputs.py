@@ -113,7 +113,7 @@ def check_fits(graph: PreparedGraph, in_channels: int, weight: Tensor) -> None:
 def convolution_inputs(graph: PreparedGraph, kind: Kind = "convolution", *, hops: int = 1) -> ConvolutionInputs:
     """The graph as a convolution reads it, made ready once.
 
-    Features that ask for a gradient are left as they are, so that it can reach them.
+    Features that require a gradient are left as they are, so that it can reach them.
     """
     adjacency = _adjacency(graph, kind)
     if graph.x.requires_grad:

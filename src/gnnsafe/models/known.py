@@ -24,7 +24,7 @@ def known_graph(x: Tensor | PreparedGraph, edge_index: Tensor | None) -> Prepare
 
     Whether they do is seen by a 128-bit hash of their bytes (one read of them), not by their identity or version
     counter: a write through a numpy view, an in-place edit or another tensor at the same address is never answered with
-    another graph's matrices. Whoever would rather not read them again hands over `gnnsafe.prepare(data)`. What is
+    another graph's matrices. To avoid reading them again, pass `gnnsafe.prepare(data)`. What is
     remembered goes with its tensors.
     """
     if isinstance(x, PreparedGraph):

@@ -33,7 +33,7 @@ def notified(url: str, message: Mapping[str, Any], *, limit: float = LIMIT) -> s
     """Post the message as JSON; what went wrong where it was not delivered, None where it was.
 
     It works in a thread that is left behind at the time limit, so that not even a name server that never answers can
-    hold up whoever calls.
+    hold up the caller.
     """
     found: list[str | None] = []
     body = json.dumps(message).encode()

@@ -23,7 +23,7 @@ def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list
         {
             "name": name,
             **{count: getattr(dataset, count) for count in COUNTS},
-            "at_hand": dataset.at_hand(root),
+            "available": dataset.available(root),
             "shifts": list(dataset.shifts),
         }
         for name, dataset in datasets.items()
@@ -41,7 +41,7 @@ def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
         counts = (f"{one['nodes']:,}", f"{one['edges']:,}", str(one["features"]), str(one["classes"]))
         own = [shift for shift in one["shifts"] if shift not in (*SINGLE_GRAPH, *CONTROLS)]
         single = ["single-graph*"] if {*SINGLE_GRAPH} <= {*one["shifts"]} else []
-        table.add_row(one["name"], *counts, "yes" if one["at_hand"] else "no", ", ".join([*single, *own]))
+        table.add_row(one["name"], *counts, "yes" if one["available"] else "no", ", ".join([*single, *own]))
     table.caption = f"* {', '.join(SINGLE_GRAPH)}\nedges: as published, an undirected one in both directions"
     table.caption_justify = "left"
     return table

@@ -109,7 +109,7 @@ class Summary:
             times: When each node came; None where that is not known.
 
         Returns:
-            What is to be said of all nodes together.
+            A summary of all nodes.
         """
         edges = bin_edges(*np.quantile(scores, ENDS).astype(np.float64))
         inside = np.clip(scores.astype(np.float64), edges[0], edges[-1])

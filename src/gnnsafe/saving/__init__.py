@@ -115,7 +115,7 @@ def _put(folder: Path, new: Path, content: bytes, text: str) -> None:
             new.unlink(missing_ok=True)
         raise
     for path in old - {new}:
-        with suppress(OSError):  # somebody reads it, and the system minds
+        with suppress(OSError):  # it is being read, and the system refuses
             path.unlink()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnsafe.errors import InputError, require, require_known
 
-__all__ = ["DATATYPES", "Inference", "answer", "inference"]
+__all__ = ["DATATYPES", "Inference", "read_inference", "write_answer"]
 
 DATATYPES: dict[str, Any] = {
     "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8,
@@ -49,7 +49,7 @@ class Inference:
         return name in self.outputs, bool(self.outputs.get(name, {}).get("binary_data", usual))
 
 
-def inference(content: bytes, header_length: str | None) -> Inference:
+def read_inference(content: bytes, header_length: str | None) -> Inference:
     """A request, of which so many bytes are JSON; None: all of it."""
     length = len(content)
     if header_length is not None:
@@ -70,7 +70,7 @@ def parsed(content: bytes) -> Any:
         raise InputError(f"the body must be JSON ({str(error)[:120]})") from error
 
 
-def answer(asked: Inference, name: str, version: str, columns: Mapping[str, Any]) -> tuple[bytes, int | None]:
+def write_answer(asked: Inference, name: str, version: str, columns: Mapping[str, Any]) -> tuple[bytes, int | None]:
     """The answer's bytes, and how many of them are JSON where not all are."""
     unknown = next((output for output in asked.outputs if output not in columns), None)
     require(unknown is None, "outputs", f"be among {', '.join(columns)}", repr(unknown)[:60])

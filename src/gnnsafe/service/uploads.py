@@ -106,7 +106,7 @@ def graph_of_tables(folder: Path, limits: Limits, *, undirected: bool) -> Data:
     try:
         return read_graph(folder, undirected=undirected)
     except GraphFileError as error:
-        raise InputError(str(error).replace(f"{folder}/", "")) from error  # where it lay is nobody's business
+        raise InputError(str(error).replace(f"{folder}/", "")) from error  # where it lay does not concern the client
 
 
 def _check_rows(file: Path, table: str, most: int) -> None:

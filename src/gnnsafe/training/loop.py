@@ -166,7 +166,7 @@ def _minimise(
         return Outputs(logits, graph, task, Classifier(model, task=task), embeddings[-1])
 
     try:
-        model.eval()  # as whoever looks at it between epochs finds it; passes that need training mode set it
+        model.eval()  # as a caller between epochs expects it; passes that need training mode set it
         objective.begin_epoch(model, 0)
         for epoch in range(epochs):
             with random:

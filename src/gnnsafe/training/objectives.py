@@ -44,7 +44,7 @@ class Objective(metaclass=PlainNumbers):
     """Whether it reads embeddings too, those of all nodes (its `reach` is None), or runs the model again."""
 
     def __init_subclass__(cls) -> None:
-        """Who writes another loss says again what it reads."""
+        """A class with another loss states its reach again."""
         if "loss" in vars(cls) and "reach" not in vars(cls):
             cls.reach = Objective.reach  # type: ignore[method-assign]
 
@@ -85,7 +85,7 @@ class Objective(metaclass=PlainNumbers):
         return cross_entropy(logits, y, task)
 
     def bound(self, data: PreparedGraph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> Objective:
-        """The objective for this graph, asked for once before training: itself, where it needs nothing made ready.
+        """The objective for this graph, made once before training: itself, where it needs nothing made ready.
 
         `teach(objective)` trains a copy of the model by another objective and gives its logits.
 
@@ -100,7 +100,7 @@ class Objective(metaclass=PlainNumbers):
         return self
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """A chance to hold parts of the model still (`requires_grad_`), asked before an epoch's first layer runs.
+        """Called to freeze parts of the model (`requires_grad_`), before an epoch's first layer runs.
 
         Args:
             model: The model that is trained.

@@ -1,7 +1,7 @@
 """Controls: graphs in which nothing is OOD. A method that tells them from the ID graph sees an artefact.
 
-Whoever scores a graph beside the training graph may tell one from the other by the training nodes alone; part of a lead
-under a shift that gives OOD nodes a graph of their own may be that. Both have AUROC 50 where a method is fair.
+A method that scores a graph next to the training graph may tell one from the other by the training nodes alone; part of
+a lead under a shift that gives OOD nodes a graph of their own may be that. Both have AUROC 50 where a method is fair.
 """
 
 from __future__ import annotations
