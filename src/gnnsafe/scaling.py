@@ -35,7 +35,9 @@ class FeatureScaling:
     """
 
     kind: Literal["standard", "rows"]
+    """By columns, or by rows."""
     center: Tensor | None = None
+    """The mean of each column, float64; None by rows."""
     factor: Tensor | None = None
     """1 / spread of each column, 0 where it does not vary; or w alone. Float64."""
 
@@ -54,7 +56,7 @@ class FeatureScaling:
 
     @classmethod
     def fit(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
-        """The scaling that the features of the training nodes in `mask` ask for.
+        """The scaling that suits the features of the training nodes in `mask`.
 
         Args:
             x: Features, [nodes, features], dense or CSR.
@@ -64,6 +66,10 @@ class FeatureScaling:
 
         Returns:
             The scaling; None where features are to be left as they are.
+
+        Raises:
+            UnknownNameError: There is no such `scale`.
+            InputError: Features or mask break a rule.
         """
         require_known("scale", scale, get_args(Scale))
         check_features(x)
