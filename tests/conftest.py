@@ -112,7 +112,7 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
 def directed() -> SimpleNamespace:
     """A directed graph with all that real graphs bring: a repeated edge, self-loops, a source, an isolated node.
 
-    Edges: 0→1, 0→1 (again), 1→2, 2→0, 3→2, 2→2 (loop), 2→2 (again); 3 hears nobody, 4 is alone.
+    Edges: 0→1, 0→1 (again), 1→2, 2→0, 3→2, 2→2 (loop), 2→2 (again); 3 has no in-neighbours, 4 is alone.
     """
     torch.manual_seed(0)
     return SimpleNamespace(

@@ -80,7 +80,7 @@ class TestAdvice:
 
 
 def test_shares_of_one_way_edges_by_hand():
-    # 0→1 twice and 1→0, 2→0, 3→3: of 0→1, 1→0, 2→0 two have a reverse; of four nodes 2 hears nobody, 3 is alone
+    # 0→1 twice and 1→0, 2→0, 3→3: of 0→1, 1→0, 2→0 two have a reverse; of four nodes 2 has no in-neighbours, 3 is alone
     reciprocal, without_incoming = one_way(torch.tensor([[0, 0, 1, 2, 3], [1, 1, 0, 0, 3]]), 4)
     assert (reciprocal, without_incoming) == (pytest.approx(2 / 3), 0.25)
     assert one_way(torch.empty(2, 0, dtype=torch.int64), 4) == (1.0, 0.0)

@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 
-PLAIN = (Tensor, torch.nn.Parameter)
-NAMES = (str, int, float, type(None))  # what JSON has
+TENSOR_TYPES = (Tensor, torch.nn.Parameter)
+NAME_TYPES = (str, int, float, type(None))  # what JSON has
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
 
 
@@ -76,7 +76,7 @@ def plain(data: Any) -> Any:
         values = _edges_of(data.adj_t)
     for name in ("x", "edge_index"):
         value = values.get(name, getattr(data, name, None))
-        if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in PLAIN:
+        if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in TENSOR_TYPES:
             bare = value.as_subclass(Tensor)
             if type(bare) is Tensor:  # else it is what it wraps, as a tensor of a device written in Python is
                 values[name] = value = bare
@@ -157,7 +157,7 @@ def kept_names(graph: Graph, name: str, count: int | None) -> tuple[Any, ...] | 
     require(isinstance(names, Sequence | np.ndarray) and not isinstance(names, str), name, "be a list of names", names)
     require(count in (None, len(names)), name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
     plain = tuple(one.item() if hasattr(one, "item") else one for one in names)  # numpy's are not JSON's
-    odd = next((one for one in plain if not isinstance(one, NAMES)), "")
+    odd = next((one for one in plain if not isinstance(one, NAME_TYPES)), "")
     remedy = f"call data.{name} = [str(name) for name in data.{name}]"
     require(isinstance(odd, str), name, "hold texts or numbers", type(odd).__name__, remedy)
     return plain

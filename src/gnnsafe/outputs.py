@@ -32,8 +32,8 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
-PLAIN = (int, float, str, type(None))
-PARTS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
+PLAIN_TYPES = (int, float, str, type(None))
+OWN_LAYERS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
 
 
 @contextmanager
@@ -83,7 +83,7 @@ class Classifier:
     def as_made(self) -> bool:
         """Whether it is one of gnnsafe.models, its parts are as they were made, and none has hooks or a new forward."""
         modules = parts(self.model)
-        usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in modules)
+        usual = all(type(part) in OWN_LAYERS or type(part).__module__.startswith("gnnsafe.models.") for part in modules)
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in modules)
         return self.takes_prepared and usual and not hooked
 
@@ -93,7 +93,7 @@ class Classifier:
             f"{path}.{name}": value
             for path, part in self.model.named_modules(prefix="model")
             for name, value in vars(part).copy().items()  # which a forward in another thread may add to
-            if isinstance(value, PLAIN) and name != "training"
+            if isinstance(value, PLAIN_TYPES) and name != "training"
         }
 
     def settings(self) -> list[object]:

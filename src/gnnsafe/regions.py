@@ -21,7 +21,7 @@ Kind = Literal["node", "edge"]
 Read = Collection[str] | None
 
 NODES = ("x", "y", "z", "pos", "batch", "n_id", "mask")  # what PyG calls what nodes have
-NAMES = ("edge_index", "feature_names", "class_names")  # that are of neither
+WHOLE_GRAPH = ("edge_index", "feature_names", "class_names")  # that are of neither
 
 
 class Region(NamedTuple):
@@ -132,7 +132,7 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
             require(not seen, f"data.{name}", "be left out where edges are, or a part of the graph is", "one")
         elif kind is not None and kind in wanted and size == sizes[kind]:
             found[name] = kind
-        elif kind is None and name not in NAMES and size in [sizes[kind] for kind in wanted]:
+        elif kind is None and name not in WHOLE_GRAPH and size in [sizes[kind] for kind in wanted]:
             require(
                 not seen, f"data.{name}", f"be called node_{name} or edge_{name}, by what its rows belong to",
                 f"{size} rows, as many as there are nodes or edges", "keep in the model what belongs to neither",

@@ -28,7 +28,7 @@ from gnnsafe.methods.weighing import Weights, added, excess, none_left, usual_sh
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
-EDGES = torch.tensor([[0, 1, 2], [1, 2, 1]])  # 1 hears 0 and 2, 2 hears 1, nobody points to 0
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 1]])  # 1 hears 0 and 2, 2 hears 1, 0 has no in-neighbours
 
 
 class Sum(nn.Module):

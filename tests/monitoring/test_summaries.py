@@ -44,7 +44,7 @@ def test_degrees_of_a_directed_graph_with_loops_and_a_lonely_node(directed):
     found = degree_summary(directed.edge_index, 5)
     assert found["mean"] == 7 / 5
     assert found["quantiles"][-1] == 4  # node 2 hears 1, 3 and itself twice
-    assert found["isolated"] == 2  # 3 hears nobody, 4 is alone
+    assert found["isolated"] == 2  # 3 has no in-neighbours, 4 is alone
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -21,10 +21,10 @@ FIGURES = {
 
 DISTRIBUTIONS = ("Energy", "GNNSafe", "GNNSafe++")
 OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is available
-BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
+FIGURE_BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
 COMPARED = ("MSP", "Energy", "Energy FT", "GNNSafe", "GNNSafe++")
 DEPTHS = (1, 2, 4, 8, 16, 32, 64)
-ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+FIGURE_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 T_IN, T_OUT, WEIGHTS = (-9.0, -7.0, -5.0), (-4.0, -3.0, -2.0, -1.0), (0.01, 0.1, 1.0)  # the paper's grids
 
 
@@ -50,7 +50,7 @@ def figure_cells(number: int, seeds: int, epochs: int, root: str | None) -> list
         cells = [
             Cell("cora", shift, seed, backbone, epochs=epochs)
             for seed in range(seeds)
-            for backbone in BACKBONES
+            for backbone in FIGURE_BACKBONES
             for shift in paper.PAPER_SHIFTS
         ]
         return [(cell, _named(cell, COMPARED)) for cell in cells]
@@ -69,7 +69,7 @@ def sweep() -> list[Point]:
     points = [
         Point(f"{name}: K and α", alpha, steps, Recipe(f"{name} K={steps} α={alpha}", objective, method))
         for name, objective in (("GNNSafe++", trained), ("GNNSafe", CrossEntropy()))
-        for alpha in ALPHAS
+        for alpha in FIGURE_ALPHAS
         for steps in DEPTHS
         for method in [GNNSafe(steps=steps, alpha=alpha, isolated="decay")]
     ]

@@ -35,7 +35,7 @@ from gnnsafe.training import OBJECTIVES
 
 __all__ = ["calibrated_figures", "calibrated_lines", "configure", "rate_notes"]
 
-PARTS = {"train": "training", "val": "validation", "test": "test"}
+SPLIT = {"train": "training", "val": "validation", "test": "test"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -190,13 +190,13 @@ def calibrated_figures(result: Calibrated) -> dict[str, Any]:
 def calibrated_lines(result: Calibrated) -> list[str]:
     """The same in words."""
     lines = [
-        f"right on {rate.accuracy:.1%} of {PARTS[part]} nodes (balanced over classes {rate.balanced:.1%}; the largest "
+        f"right on {rate.accuracy:.1%} of {SPLIT[part]} nodes (balanced over classes {rate.balanced:.1%}; the largest "
         f"class alone {rate.majority:.1%})"
         for part, rate in result.rates.items()
     ]
     lines.append(
         f"{result.detector!r}, calibrated on {int(result.data[result.calibrated_on].sum()):,} "
-        f"{PARTS[result.calibrated_on.removesuffix('_mask')]} nodes"
+        f"{SPLIT[result.calibrated_on.removesuffix('_mask')]} nodes"
     )
     if result.check is None:
         return [*lines, "no held-out test nodes: whether stated false-alarm rates hold was not checked"]

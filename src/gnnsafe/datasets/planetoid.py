@@ -17,9 +17,9 @@ from gnnsafe.datasets.reading.npz import csr_matrix
 from gnnsafe.errors import InputError
 from gnnsafe.graph import Data
 
-__all__ = ["PARTS", "read_planetoid"]
+__all__ = ["PICKLES", "read_planetoid"]
 
-PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION = 500  # nodes after the training nodes
 TYPES = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 
@@ -39,7 +39,7 @@ def read_planetoid(folder: Path, name: str) -> Data:
     """
     from torch_geometric.data import Data
 
-    files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
+    files = {part: folder / f"ind.{name}.{part}" for part in PICKLES}
     known, train = (_matrix(files[part]) for part in ("allx", "y"))
     test = _test_nodes(files["test.index"], len(known))
     x = _completed(files, known, "tx", test)

@@ -19,18 +19,18 @@ from gnnsafe.models import APPNP, GCN, GIN, MLP, SGC, GraphSAGE
 from gnnsafe.models.base import Backbone
 from gnnsafe.models.inputs import product
 
-__all__ = ["BACKBONES", "backbone_steps"]
+__all__ = ["ENGINE_BACKBONES", "backbone_steps"]
 
 Kind = Literal["convolution", "mean", "sum", "none"]
 
-BACKBONES = (GCN, GraphSAGE, SGC, APPNP, GIN, MLP)
+ENGINE_BACKBONES = (GCN, GraphSAGE, SGC, APPNP, GIN, MLP)
 
 
 def backbone_steps(model: Backbone, *, embedding: bool, kept: tuple[str, ...] = ()) -> list[Step]:
     """The steps from features, `value`, to logits, `value` again; with the penultimate embedding where it is wanted.
 
     Args:
-        model: One of `BACKBONES`, in evaluation mode.
+        model: One of `ENGINE_BACKBONES`, in evaluation mode.
         embedding: Whether the last table has a column `embedding` too.
         kept: Further columns of the first table that the last one has too.
     """

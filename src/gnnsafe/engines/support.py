@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsafe.engines.backbones import BACKBONES
+from gnnsafe.engines.backbones import ENGINE_BACKBONES
 from gnnsafe.errors import require
 from gnnsafe.methods import (
     GEN,
@@ -75,6 +75,6 @@ def _alike(method: Method) -> bool:
 
 def check_model(model: Any) -> None:
     """It is one of our backbones, as it was made."""
-    names = ", ".join(one.__name__ for one in BACKBONES)
+    names = ", ".join(one.__name__ for one in ENGINE_BACKBONES)
     rule = f"be one that runs in an engine ({names})"
-    require(type(model) in BACKBONES, "model", rule, type(model).__name__, FOREIGN)
+    require(type(model) in ENGINE_BACKBONES, "model", rule, type(model).__name__, FOREIGN)

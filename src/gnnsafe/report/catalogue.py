@@ -14,7 +14,7 @@ from gnnsafe.graph import Data
 
 __all__ = ["catalogue_figures", "catalogue_table", "edge_counts", "edge_figures", "graph_figures", "graph_lines"]
 
-COUNTS = ("nodes", "edges", "features", "classes")
+COUNT_COLUMNS = ("nodes", "edges", "features", "classes")
 
 
 def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list
     return [
         {
             "name": name,
-            **{count: getattr(dataset, count) for count in COUNTS},
+            **{count: getattr(dataset, count) for count in COUNT_COLUMNS},
             "available": dataset.available(root),
             "shifts": list(dataset.shifts),
         }
@@ -33,7 +33,7 @@ def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list
 def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
     """A row per data set."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for column in ("data set", *COUNTS):
+    for column in ("data set", *COUNT_COLUMNS):
         table.add_column(column, justify="left" if column == "data set" else "right", no_wrap=True)
     table.add_column("available", no_wrap=True)
     table.add_column("shifts")

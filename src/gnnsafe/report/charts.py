@@ -113,7 +113,7 @@ def backbones(records: Sequence[Record]) -> Any:
     ]
     low = 10 * ((min(value["AUROC"] for value in values) - 1) // 10)
     base = alt.Chart().encode(
-        x=alt.X("backbone:N", sort=list(figures.BACKBONES), title=None, axis=alt.Axis(labelAngle=0)),
+        x=alt.X("backbone:N", sort=list(figures.FIGURE_BACKBONES), title=None, axis=alt.Axis(labelAngle=0)),
         xOffset=alt.XOffset("method:N", sort=list(figures.COMPARED)),
         tooltip=["backbone:N", "method:N", alt.Tooltip("AUROC:Q", format=".1f"), alt.Tooltip("std:Q", format=".1f")],
     )

@@ -20,7 +20,7 @@ DATATYPES: dict[str, Any] = {
     "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "FP16": np.float16, "FP32": np.float32,
     "FP64": np.float64,
 }  # fmt: skip
-NAMES = {np.dtype(kind): name for name, kind in DATATYPES.items()}
+DATATYPE_NAMES = {np.dtype(kind): name for name, kind in DATATYPES.items()}
 
 
 class Inference:
@@ -79,7 +79,7 @@ def write_answer(asked: Inference, name: str, version: str, columns: Mapping[str
         wanted, binary = asked.wants(column)
         if not wanted:
             continue
-        tensor = {"name": column, "shape": list(values.shape), "datatype": NAMES[values.dtype]}
+        tensor = {"name": column, "shape": list(values.shape), "datatype": DATATYPE_NAMES[values.dtype]}
         if binary:
             pieces.append(values.tobytes())
             described.append({**tensor, "parameters": {"binary_data_size": len(pieces[-1])}})

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnsafe.datasets.reading.arrays import NAMES
+from gnnsafe.datasets.reading.arrays import ARRAY_NAMES
 from gnnsafe.datasets.reading.limits import check_memory
 from gnnsafe.datasets.reading.refusal import readable, refusal
 from gnnsafe.errors import GraphFileError
@@ -37,7 +37,7 @@ def saved_arrays(file: Path) -> Mapping[str, NDArray[Any]]:
             content = content.to_dict()
     if not isinstance(content, dict):
         raise refusal(file, f"must hold a PyG Data or a dict of tensors (got {type(content).__name__})", REMEDY)
-    return {name: _array(file, name, content[name]) for name in NAMES if content.get(name) is not None}
+    return {name: _array(file, name, content[name]) for name in ARRAY_NAMES if content.get(name) is not None}
 
 
 def _content(file: Path) -> Any:

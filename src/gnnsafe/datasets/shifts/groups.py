@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_tensor
-from gnnsafe.datasets.shifts.graphs import SPLITS, Data, changed, narrowed, shifted
+from gnnsafe.datasets.shifts.graphs import MASKS, Data, changed, narrowed, shifted
 from gnnsafe.errors import require
 from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.prepared import check_graph
@@ -80,7 +80,7 @@ def domain(
     require(isinstance(ood, Mapping), "ood", "be graphs by name", type(ood).__name__)
     require(bool(ood), "ood", "name at least one graph", "none")
     num_features = _num_features(id)
-    for name in SPLITS:
+    for name in MASKS:
         node_mask(id, name)
     for name, graph in [("exposure", exposure), *ood.items()]:
         found = _num_features(graph)
