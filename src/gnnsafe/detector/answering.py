@@ -58,7 +58,7 @@ class Answering(Scorer):
     ) -> NewScores:
         """Scores of the nodes that new nodes and edges affect, from a part of the graph; equal to those of the whole.
 
-        Affected is every node that has one of `nodes` in its receptive field, that of model and method together. A
+        Affected, or touched, is every node that has one of `nodes` in its receptive field, that of model and method. A
         model that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few
         nodes are scored on another part of the graph too, and where that makes a difference it is refused. A method
         that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
@@ -69,7 +69,7 @@ class Answering(Scorer):
 
         Args:
             data: The graph as it is now.
-            nodes: Those that came or changed and both ends of edges that came or went, as numbers or as a mask.
+            nodes: New and changed nodes, and both ends of new and removed edges, as numbers or as a mask.
             hops: The receptive field of a model that is not one of gnnsafe.models: its number of message-passing
                 layers.
             touched: Whether all touched nodes are scored; False: the given ones alone, which reads far less where few

@@ -381,7 +381,7 @@ class Detector(Answering):
 
         Args:
             data: The graph as it is now.
-            nodes: Those that came or changed; see `score_new`.
+            nodes: New and changed nodes; see `score_new`.
             false_alarm: Of the ID nodes at most this share is flagged; see `predict`.
             fdr: Of the flagged nodes at most this share is ID.
             hops: The receptive field of a model that is not one of gnnsafe.models.
