@@ -26,7 +26,7 @@ DEMO_FILE = "gnnsafe-demo.html"
 DEMO_NOTES = (
     "Percent; AUROC, AUPR: higher is better, FPR95: lower; AUPR and FPR95 with ID nodes as positives, as in the paper.",
     "'paper' is its published AUROC: one seed, the public split (pass --data a folder with Planetoid/Cora/raw for it).",
-    "Paper protocol: the score of a node without in-neighbours decays; 'keep' leaves it alone, as gnnsafe does by default.",
+    "Paper protocol: the score of a node without in-neighbours decays; 'keep' leaves it alone, gnnsafe's default.",
     "TwoScale, a Detector's default, learns from validation nodes what is usual, and lifts all scores of a graph that "
     "is odd as a whole: that another graph is another counts in its figures.",
 )

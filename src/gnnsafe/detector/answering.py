@@ -58,7 +58,7 @@ class Answering(Scorer):
     ) -> NewScores:
         """Scores of the nodes that new nodes and edges affect, from a part of the graph; equal to those of the whole.
 
-        Affected, or touched, is every node that has one of `nodes` in its receptive field, that of model and method. A
+        Affected (touched) is every node that has one of `nodes` in its receptive field, that of model and method. A
         model that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few
         nodes are scored on another part of the graph too, and where that makes a difference it is refused. A method
         that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
