@@ -14,6 +14,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 DIRECTIVE = re.compile(r"^::: (\S+)\n((?:    .*\n|\n(?=    ))*)", re.MULTILINE)
 DEFAULTS = {"filters": ["!^_"], "inherited_members": True}  # as in mkdocs.yml
+REFUSES = re.compile(r"\b(raise \w|require(_\w+)?\(|check_\w+\()")
 EXTENSIONS = ("dataclasses", f"{ROOT / 'docs' / 'build' / 'fitted.py'}:WithoutFitted")
 
 
@@ -98,6 +99,18 @@ def test_what_comes_back_is_described(public):
     functions = {path: one for path, one in public.items() if one.is_function}
     lacking = [path for path, one in functions.items() if not has(one, "returns", "yields")]
     assert not [path for path in lacking if str(functions[path].returns) not in ("None", "NoReturn")]
+
+
+def checks(documented: Any) -> bool:
+    """Whether a function, or the constructor of a class, refuses arguments in its own lines."""
+    made = [documented.members[name] for name in ("__init__", "__post_init__") if name in documented.members]
+    written = [documented] if documented.is_function else [one for one in made if not one.is_alias]
+    return any(REFUSES.search("\n".join(one.lines).rpartition('"""')[2]) for one in written)
+
+
+def test_what_is_raised_on_purpose_is_described(public):
+    documented = {path: one for path, one in public.items() if one.is_class or one.is_function}
+    assert not [path for path, one in documented.items() if checks(one) and not has(one, "raises")]
 
 
 MAIN = (

@@ -32,6 +32,9 @@ class FeatureScaling:
     paper's, which sum to 1, times w, the mean number of entries that training nodes have: an entry is then about 1
     whatever it counts, and training needs no more epochs than with words as they are.
     What is fitted is kept on the CPU, and applied on the device of the features.
+
+    Raises:
+        InputError: `factor` or `center` is not one finite float64 number per column, or by rows `factor` not one in all.
     """
 
     kind: Literal["standard", "rows"]

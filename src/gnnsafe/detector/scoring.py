@@ -221,6 +221,9 @@ class Scorer:
         """The model has the weights that it had when it was fitted; else thresholds would be another model's.
 
         Of other attributes it is not known which matter: numbers and texts that changed are named.
+
+        Raises:
+            InputError: The model has other weights than it was fitted with.
         """
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"

@@ -264,6 +264,9 @@ class Method(metaclass=PlainNumbers):
 
         Returns:
             A number of hops, or None.
+
+        Raises:
+            InputError: `base_reach` is not a whole number, 0 or more.
         """
         if self.base_reach is None:
             return None
