@@ -34,7 +34,7 @@ class FeatureScaling:
     What is fitted is kept on the CPU, and applied on the device of the features.
 
     Raises:
-        InputError: `factor` or `center` is not one finite float64 number per column, or by rows `factor` not one in all.
+        InputError: `factor` or `center` is not one finite float64 number per column (by rows: `factor` one in all).
     """
 
     kind: Literal["standard", "rows"]
