@@ -92,13 +92,13 @@ def load_model(uri: str, model: nn.Module | None = None) -> Detector:
     return load(Path(tracking.download_artifacts(artifact_uri=uri)) / FOLDER, model)
 
 
-def _load_pyfunc(path: str) -> Scorer:
+def _load_pyfunc(path: str) -> PyfuncDetector:
     """What `mlflow.pyfunc.load_model` calls."""
     folder = Path(path)
-    return Scorer(load(folder if folder.name == FOLDER else folder / FOLDER))
+    return PyfuncDetector(load(folder if folder.name == FOLDER else folder / FOLDER))
 
 
-class Scorer:
+class PyfuncDetector:
     """A detector as MLflow's pyfunc: `predict` of a dict of arrays."""
 
     def __init__(self, detector: Detector) -> None:

@@ -9,7 +9,7 @@ from gnnsafe.bench import paper
 from gnnsafe.metrics import Detection
 from gnnsafe.report.footnotes import Notes, figure_note, method_note
 from gnnsafe.report.results import as_csv
-from gnnsafe.report.sheets import Column, Comparison, _figure, sheets
+from gnnsafe.report.sheets import Comparison, SheetColumn, _figure, sheets
 
 
 @pytest.fixture
@@ -154,4 +154,8 @@ def test_seeds_are_told_and_cells_with_fewer_of_them(records):
 
 
 def test_milliseconds_have_no_exponent():
-    assert [_figure(Column("", "cora", "", "inference_s"), s) for s in (0.0996, 0.09944, 1.2)] == ["100", "99", "1200"]
+    assert [_figure(SheetColumn("", "cora", "", "inference_s"), s) for s in (0.0996, 0.09944, 1.2)] == [
+        "100",
+        "99",
+        "1200",
+    ]

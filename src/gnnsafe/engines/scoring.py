@@ -15,7 +15,7 @@ from gnnsafe.calibration import Calibration
 from gnnsafe.detector import Detector
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import graph_tables
-from gnnsafe.engines.plan import Plan, detector_plan, logits_plan, widest
+from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.sources import check_out
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
@@ -138,7 +138,7 @@ def score_logits(
 
 def _carried_out(
     engine: Engine,
-    plan: Plan,
+    plan: ScoringPlan,
     calibration: Calibration,
     nodes: Any,
     edges: Any,
@@ -171,7 +171,7 @@ def _carried_out(
     return said
 
 
-def _check_energies(engine: Engine, plan: Plan) -> None:
+def _check_energies(engine: Engine, plan: ScoringPlan) -> None:
     """Of all nodes together: logits, not log-probabilities."""
     if "energy" in plan.columns:
         ((largest,),) = engine.rows("SELECT max(abs(energy)) FROM decided")
@@ -199,7 +199,7 @@ def _chosen(engine: Engine, nodes: Sequence[str] | None) -> str:
     return "chosen"
 
 
-def _columns(engine: Engine, plan: Plan, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
+def _columns(engine: Engine, plan: ScoringPlan, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
     """The columns of the table that is written."""
     own = "id" if id_type is None else f"CAST(id AS {id_type}) AS id"
     named = "name AS predicted" if class_names is not None else "predicted"
@@ -210,7 +210,7 @@ def _columns(engine: Engine, plan: Plan, id_type: str | None, class_names: tuple
     return [own, *([named, "probability"] if classified else []), "score", "p_value"]
 
 
-def _named(name: str, class_names: tuple[Any, ...] | None, plan: Plan) -> str:
+def _named(name: str, class_names: tuple[Any, ...] | None, plan: ScoringPlan) -> str:
     if class_names is None or "predicted" not in plan.columns:
         return name
     return f"{name} JOIN class_names ON {name}.predicted = class_names.class"

@@ -20,7 +20,7 @@ from gnnsafe import errors
 from gnnsafe.engines.batches import feature_rows
 from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
 from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
-from gnnsafe.engines.inputs import GraphTables, Rows
+from gnnsafe.engines.inputs import FeatureColumns, GraphTables
 from gnnsafe.engines.numbering import check_ids, unknown_ends
 from gnnsafe.engines.sources import check_there, is_delta, is_remote
 from gnnsafe.engines.stages import run
@@ -297,7 +297,7 @@ def _batches(
         yield pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _features(rows: Rows, step: Step, batch: Any) -> dict[str, torch.Tensor]:
+def _features(rows: FeatureColumns, step: Step, batch: Any) -> dict[str, torch.Tensor]:
     return run(step.function, {"value": feature_rows(batch, rows)})
 
 

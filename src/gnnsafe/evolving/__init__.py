@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsafe.evolving.changes import Changes
-from gnnsafe.evolving.listing import Query, Row, Summary
+from gnnsafe.evolving.listing import Query, Row, Totals
 from gnnsafe.evolving.scored import Change, ScoredGraph
 
-__all__ = ["Change", "Changes", "Query", "Row", "ScoredGraph", "Summary"]
+__all__ = ["Change", "Changes", "Query", "Row", "ScoredGraph", "Totals"]

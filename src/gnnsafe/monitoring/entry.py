@@ -23,8 +23,8 @@ from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
 from gnnsafe.monitoring.alarm import Alarm
 from gnnsafe.monitoring.drift import TwoSample, stability, two_sample
 from gnnsafe.monitoring.summaries import (
-    Features,
-    Region,
+    FeatureMoments,
+    FlaggedRegion,
     by_class,
     class_counts,
     degree_summary,
@@ -65,22 +65,22 @@ class Entry:
     """Population stability index of p-values beside uniform ones."""
     two_sample: TwoSample
     accuracy: AccuracyEstimate | None
-    regions: tuple[Region, ...]
-    features: Features
+    regions: tuple[FlaggedRegion, ...]
+    features: FeatureMoments
 
     def to_dict(self) -> dict[str, Any]:
         """All of it but the features, as JSON has it."""
         return {name: value for name, value in asdict(self).items() if name != "features"}
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any], features: Features) -> Entry:
+    def from_dict(cls, record: dict[str, Any], features: FeatureMoments) -> Entry:
         """The same again."""
         accuracy = record["accuracy"]
         made = {
             "expected": tuple(record["expected"]),
             "two_sample": TwoSample(**record["two_sample"]),
             "accuracy": None if accuracy is None else AccuracyEstimate(**accuracy),
-            "regions": tuple(Region(**region) for region in record["regions"]),
+            "regions": tuple(FlaggedRegion(**region) for region in record["regions"]),
             "features": features,
         }
         return cls(**{**record, **made})

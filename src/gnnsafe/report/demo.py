@@ -11,7 +11,7 @@ from gnnsafe.bench.run import Result
 from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.report.distributions import distributions
 from gnnsafe.report.document import Document, Section
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 from gnnsafe.report.plotting import specification
 
 __all__ = ["demo_document", "demo_figures", "demo_grid"]
@@ -55,7 +55,7 @@ def demo_grid(rows: Sequence[SeedSummary]) -> Grid:
         auroc, *others = (_figure(*row.metrics[name]) for name in ("auroc", "aupr_in", "fpr95", "accuracy"))
         shift = row.shift if number in begins else ""
         texts = (shift, row.method, auroc, "–" if paper is None else f"{paper:.1f}", *others)
-        grid.append([Entry(text) for text in texts])
+        grid.append([GridEntry(text) for text in texts])
     return Grid("", COLUMNS, grid, left=2, breaks=begins[1:])
 
 

@@ -12,9 +12,9 @@ from gnnsafe.bench import paper
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
 from gnnsafe.report.footnotes import Notes, comparable, figure_note, method_note
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 
-__all__ = ["Block", "Column", "Comparison", "Sheet", "sheets"]
+__all__ = ["Block", "Comparison", "Sheet", "SheetColumn", "sheets"]
 
 METRICS = {"AUROC": "auroc", "AUPR": "aupr_in", "FPR95": "fpr95", "ID_ACC": "accuracy"}
 LOWER = ("FPR95", "train_s_per_epoch", "inference_s")
@@ -23,7 +23,7 @@ NONE = "–"
 
 
 @dataclass(frozen=True)
-class Column:
+class SheetColumn:
     """What a column shows: a metric of a data set under a shift, "domain:ES" being one OOD graph of several."""
 
     label: str
@@ -76,7 +76,7 @@ class Block:
     """A part of a table with columns of its own, and a row of cells per method."""
 
     title: str
-    columns: Sequence[Column]
+    columns: Sequence[SheetColumn]
     rows: dict[str, list[Comparison]]
 
 
@@ -103,11 +103,11 @@ class Sheet:
         head = ["method", *(text for column in block.columns for text in (f"{column.label}{_arrow(column)}", "paper"))]
         rows = []
         for method, cells in block.rows.items():
-            row = [Entry(method, notes=notes.number(method_note(method, self.number)))]
+            row = [GridEntry(method, notes=notes.number(method_note(method, self.number)))]
             for column, cell in zip(block.columns, cells, strict=True):
                 row += [
                     _ours(column, cell, most),
-                    Entry(_published(column, cell.paper), "quiet", notes.number(cell.note)),
+                    GridEntry(_published(column, cell.paper), "quiet", notes.number(cell.note)),
                 ]
             rows.append(row)
         groups = [self.exposure[method] for method in block.rows]
@@ -115,25 +115,25 @@ class Sheet:
         return Grid(f"{block.title}, {most} seed{'s' if most > 1 else ''}", head, rows, breaks=breaks)
 
 
-def _arrow(column: Column) -> str:
+def _arrow(column: SheetColumn) -> str:
     return "" if column.metric in TIMED else " ↓" if column.lower else " ↑"
 
 
-def _ours(column: Column, cell: Comparison, seeds: int) -> Entry:
+def _ours(column: SheetColumn, cell: Comparison, seeds: int) -> GridEntry:
     if cell.mean is None:
-        return Entry(NONE)
+        return GridEntry(NONE)
     spread = "" if cell.spread is None else f"±{_figure(column, cell.spread)}"
     mark = {1: "best", 2: "second"}.get(cell.place, "")
     fewer = "" if len(cell.values) == seeds else f" of {len(cell.values)}"
-    return Entry(f"{_figure(column, cell.mean)}{spread}{cell.beyond}{fewer}", mark)  # type: ignore[arg-type]
+    return GridEntry(f"{_figure(column, cell.mean)}{spread}{cell.beyond}{fewer}", mark)  # type: ignore[arg-type]
 
 
-def _published(column: Column, value: float | None) -> str:
+def _published(column: SheetColumn, value: float | None) -> str:
     """With the decimals that the paper has."""
     return _figure(column, value) if value is None or column.metric in TIMED else f"{value:.2f}"
 
 
-def _figure(column: Column, value: float | None) -> str:
+def _figure(column: SheetColumn, value: float | None) -> str:
     if value is None:
         return NONE
     if column.metric not in TIMED:
@@ -160,20 +160,20 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
     return tables
 
 
-def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[Column]]]]]:
+def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[SheetColumn]]]]]:
     named, letters = paper.PAPER_NAMES, {"structure": "S", "feature": "F", "label": "L"}
     single = [dataset for dataset in named if dataset not in ("twitch", "arxiv")]
 
-    def metrics(dataset: str, shift: str, names: Iterable[str] = METRICS) -> list[Column]:
-        return [Column(name.replace("_", " "), dataset, shift, name) for name in names]
+    def metrics(dataset: str, shift: str, names: Iterable[str] = METRICS) -> list[SheetColumn]:
+        return [SheetColumn(name.replace("_", " "), dataset, shift, name) for name in names]
 
-    def times(metric: str) -> list[Column]:
-        return [Column(name, dataset, "", metric) for dataset, name in named.items()]
+    def times(metric: str) -> list[SheetColumn]:
+        return [SheetColumn(name, dataset, "", metric) for dataset, name in named.items()]
 
     own = {"twitch": "domain", "arxiv": "time"}
     yield 1, "Twitch and Arxiv", [(named[dataset], metrics(dataset, shift)) for dataset, shift in own.items()]
     yield 2, "AUROC on Cora, Amazon and Coauthor", [
-        (named[dataset], [Column(letters[shift], dataset, shift, "AUROC") for shift in paper.PAPER_SHIFTS])
+        (named[dataset], [SheetColumn(letters[shift], dataset, shift, "AUROC") for shift in paper.PAPER_SHIFTS])
         for dataset in single
     ]  # fmt: skip
     for number, dataset, graphs in ((3, "twitch", ("ES", "FR", "RU")), (4, "arxiv", ("2018", "2019", "2020"))):
@@ -185,7 +185,7 @@ def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[Column]]]]]:
 
 
 def _block(
-    number: int, title: str, columns: list[Column], exposure: dict[str, bool], records: Sequence[Record]
+    number: int, title: str, columns: list[SheetColumn], exposure: dict[str, bool], records: Sequence[Record]
 ) -> Block:
     known = [column for column in columns if any(_matches(column, record) for record in records)]
     figures = [_by_method(column, records) for column in known]
@@ -208,11 +208,11 @@ def _block(
     return Block(title + "".join(f" ({name}, a substitute)" for name in substitutes), known, rows)
 
 
-def _of_any(record: Record, columns: Iterable[Column]) -> bool:
+def _of_any(record: Record, columns: Iterable[SheetColumn]) -> bool:
     return any(_matches(column, record) for column in columns)
 
 
-def _matches(column: Column, record: Record) -> bool:
+def _matches(column: SheetColumn, record: Record) -> bool:
     shift, _, graph = column.shift.partition(":")
     return _stands_for(record) == column.dataset and shift in ("", record.shift) and graph in ("", record.ood)
 
@@ -222,7 +222,7 @@ def _stands_for(record: Record) -> str:
     return paper.SUBSTITUTES.get(record.dataset, record.dataset)
 
 
-def _by_method(column: Column, records: Sequence[Record]) -> dict[str, list[float]]:
+def _by_method(column: SheetColumn, records: Sequence[Record]) -> dict[str, list[float]]:
     """Each method's figures, one per seed: the mean over OOD graphs; of times, the median over shifts too."""
     chosen = [record for record in records if _matches(column, record)]
     if column.metric in TIMED:
@@ -239,7 +239,7 @@ def _times(metric: str, records: Iterable[Record]) -> dict[str, list[float]]:
     return {method: [median(values) for values in seeds.values()] for method, seeds in seconds.items()}
 
 
-def _mark_best(rows: list[list[Comparison]], index: int, column: Column) -> None:
+def _mark_best(rows: list[list[Comparison]], index: int, column: SheetColumn) -> None:
     """Mark the best and the second best mean of a column; equal ones share a place."""
     if column.metric in TIMED or column.metric == "ID_ACC":
         return
