@@ -112,7 +112,7 @@ def _bench(arguments: argparse.Namespace) -> Answer:
 
 def _run(arguments: argparse.Namespace) -> Answer:
     folder: Path = arguments.out
-    steps: tuple[search.Step, ...] = ()
+    steps: tuple[search.SearchStep, ...] = ()
     if arguments.figure is not None:
         folder, cells = folder / f"figure-{arguments.figure}", _figure_cells(arguments)
     else:
