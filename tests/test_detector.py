@@ -338,7 +338,7 @@ class TestNewScores:
     def test_a_model_that_reads_the_whole_graph_is_refused(self, model):
         data = self.ring()
         detector = Detector(MODELS[model](8, 6, 3), "gnnsafe").fit(data)
-        with pytest.raises(InputError, match="'model' must have a receptive field"):
+        with pytest.raises(InputError, match="'model' must have a known receptive field"):
             detector.score_new(data, [7])
 
     @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ class TestNewScores:
     def test_methods_that_read_the_whole_graph(self, method):
         data = self.ring()
         detector = Detector(GCN(8, 6, 3), method).fit(data)
-        with pytest.raises(ValueError, match="'method' must have a receptive field"):
+        with pytest.raises(ValueError, match="'method' must have a known receptive field"):
             detector.score_new(data, [7])
 
     def test_the_given_nodes_alone(self):
