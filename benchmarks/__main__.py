@@ -105,7 +105,7 @@ operand once at the measured bandwidth, or multiplies at the measured rate, whic
 
 {table(rows)}
 
-Peak memory of {memory.STEPS} training steps on CS, each way in a process of its own, in MB (beyond imported packages):
+Peak memory of {memory.EPOCHS} training steps on CS, each way in a process of its own, in MB (beyond imported packages):
 plain {sizes[0]} ({sizes[1]}), gnnsafe {sizes[2]} ({sizes[3]}), which is {shares[0]:.2f} ({shares[1]:.2f}) of plain.
 
 Growth with edges, 15 per node (32 dense features where a GCN is trained):

@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 
-STEPS = 5
+ROUNDS = 5
 
 
 def main() -> None:
@@ -30,15 +30,15 @@ def measured(way: str) -> None:
     if way == "kept":
         keep_freed_memory()
     flows, points = RadialFlows(15, 16, 10), torch.randn(18_333, 16, requires_grad=True)
-    for step in range(STEPS + 1):
+    for step in range(ROUNDS + 1):
         if step == 1:  # the first warms up
             before = resource.getrusage(resource.RUSAGE_SELF)
         flows(points).sum().backward()
     after = resource.getrusage(resource.RUSAGE_SELF)
     system, user = after.ru_stime - before.ru_stime, after.ru_utime - before.ru_utime
-    faults = (after.ru_minflt - before.ru_minflt) // STEPS
+    faults = (after.ru_minflt - before.ru_minflt) // ROUNDS
     print(
-        f"{way:>8}: {(system + user) / STEPS:.3f} s CPU, {system / STEPS:.3f} s of it the kernel's, {faults:,} faults"
+        f"{way:>8}: {(system + user) / ROUNDS:.3f} s CPU, {system / ROUNDS:.3f} s of it the kernel's, {faults:,} faults"
     )
 
 

@@ -91,7 +91,7 @@ def child(name: str, batch_size: int | None, path: Path, *, nodes: int) -> dict[
 
 
 def lines(name: str, *, nodes: int) -> list[str]:
-    """The rows of the table for one model, each held against the scores of one forward."""
+    """The rows of the table for one model, each compared with the scores of one forward pass."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:

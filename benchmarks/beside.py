@@ -31,7 +31,7 @@ from gnnsafe.files import replacing  # noqa: E402
 from gnnsafe.graph import Data  # noqa: E402
 from gnnsafe.metrics import detection  # noqa: E402
 
-METHODS = ("gnnsafe", "two-scale")
+MEASURED = ("gnnsafe", "two-scale")
 SHARES = (0.01, 0.05, 0.1, 0.2)
 
 Row = tuple[str, str, float, str]  # graph, kind of trouble, share, method
@@ -67,7 +67,7 @@ def one_split(name: str, data: Data, seed: int, epochs: int) -> Iterator[tuple[R
     model = models.GCN(data.x.shape[1], 64, int(data.y.max()) + 1)
     train(model, data, objective=CrossEntropy(), epochs=epochs)
     clean = Outputs.of(model, prepare(data))
-    fitted = {name: methods.METHODS[name]().fit(clean, data.y, data.train_mask) for name in METHODS}
+    fitted = {name: methods.METHODS[name]().fit(clean, data.y, data.train_mask) for name in MEASURED}
     known = {name: method.known_scores() for name, method in fitted.items()}
     held_out = {name: method.scored(clean).compared[data.val_mask] for name, method in fitted.items()}
     for kind in ("feature", "structure"):
@@ -100,7 +100,7 @@ def planted_neighbours(graph: Data) -> Tensor:
 def page(found: Found, splits: int) -> str:
     """Markdown: a line for each graph, kind of trouble and share, both methods beside each other."""
     figures = [f"{level:.0%}" for level in LEVELS] + ["few planted around", "half or more", "planted, 5%", "AUROC"]
-    head = [f"{method} {figure}" for method in METHODS for figure in figures]
+    head = [f"{method} {figure}" for method in MEASURED for figure in figures]
     lines = [
         f"Made by `python -m benchmarks.beside --splits {splits}`: of ID test nodes, in %, flagged at 1, 5 and 10 %",
         "asked; at 5 % of those with fewer than half of their in-neighbours planted, and with half or more; of planted",
@@ -110,7 +110,7 @@ def page(found: Found, splits: int) -> str:
         f"|---|---|--:|{'--:|' * len(head)}",
     ]
     for graph, trouble, share in dict.fromkeys(row[:3] for row in found):
-        cells = [_means(found[graph, trouble, share, method]) for method in METHODS]
+        cells = [_means(found[graph, trouble, share, method]) for method in MEASURED]
         lines.append(f"| {graph} | {trouble} | {share:.0%} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

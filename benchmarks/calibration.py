@@ -1,4 +1,4 @@
-"""Observed false-alarm rates on real graphs, over splits drawn anew: python benchmarks/calibration.py --data FOLDER.
+"""Observed false-alarm rates on real graphs, over splits drawn again: python benchmarks/calibration.py --data FOLDER.
 
 For every split a GCN is trained, a detector is fitted and calibrated on held-out ID nodes, and other ID nodes (the test
 nodes) are decided about. Validation and test nodes are drawn at random from one pool, as the guarantee asks; Cora's and
@@ -42,7 +42,7 @@ from gnnsafe.graph import Data
 
 GRAPHS = {"cora": "Cora", "amazon-photo": "Photo", "coauthor-cs": "CS", "pubmed": "PubMed"}
 PUBLIC_SHAPE = ("cora", "pubmed")  # 20 training nodes per class, 500 to validate; the others 1 : 1 : 8
-METHODS = ("energy", "gnnsafe", "two-scale")
+MEASURED = ("energy", "gnnsafe", "two-scale")
 LEVELS = (0.01, 0.05, 0.10)
 
 SET_METHODS = ("gnnsafe", "two-scale")
@@ -112,7 +112,7 @@ def one_split(name: str, data: Data, seed: int, epochs: int, checks: Checks, sha
         ("shifted",): (Outputs.of(model, moved), data.test_mask),
     }
     set_shares(GRAPHS[name], clean, asked, shares)
-    for method in METHODS:
+    for method in MEASURED:
         fitted = methods.METHODS[method]().fit(clean, data.y, data.train_mask)
         scores, scores_planted = (fitted.scored(outputs).compared for outputs in (clean, shifted))
         own = fitted.known_scores()  # of a method that has learnt from the validation nodes
@@ -141,7 +141,7 @@ def new_classes(name: str, data: Data, seed: int, epochs: int, checks: Checks, s
     train(model, before, objective=CrossEntropy(), epochs=epochs)
     outputs, met = Outputs.of(model, before), Outputs.of(model, whole)
     set_shares(GRAPHS[name], outputs, {("new",): (met, data.test_mask & ~inside)}, shares)
-    for method in METHODS:
+    for method in MEASURED:
         fitted = methods.METHODS[method]().fit(outputs, before.y, before.train_mask)
         scores, scores_met = (fitted.scored(each).compared for each in (outputs, met))
         calibration = Calibration(scores[before.fresh_mask])
@@ -151,7 +151,7 @@ def new_classes(name: str, data: Data, seed: int, epochs: int, checks: Checks, s
 
 
 def set_shares(graph: str, known: Outputs, asked: Asked, shares: Shares) -> None:
-    """Measure sets of the nodes asked about, in % but for `classes`, calibrated with fresh nodes of the known graph."""
+    """Measure sets of the given nodes, in % except for `classes`, calibrated with fresh nodes of the known graph."""
     data = known.graph.data
     labels = KnownClasses.of(known.logits[data.fresh_mask], data.y[data.fresh_mask])
     for method in SET_METHODS:

@@ -1,4 +1,4 @@
-"""The graphs of the measurements: the real files where they are at hand, else generated ones of the same shape."""
+"""The graphs of the measurements: the real files where they are available, else generated ones of the same shape."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What TwoScale costs beyond one forward: `python -m benchmarks.cost`, on a machine that does nothing else.
+"""What TwoScale costs beyond one forward pass: `python -m benchmarks.cost`, on a machine that does nothing else.
 
 Milliseconds, the median of several runs, two threads, GCN. *Forward*: the model on a prepared graph. *GNNSafe*,
 *TwoScale*: outputs and scores, less that forward; the graph is warm, so what is kept with it (degrees, cosines of
-features) is not counted. *First*: the same on a graph that nobody has seen, prepared anew.
+features) is not counted. *First*: the same on a graph that nobody has seen, prepared again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measured(name: str, runs: int) -> list[float]:
-    """A forward, that and GNNSafe, that and TwoScale, and the last on a graph that is prepared anew: milliseconds."""
+    """A forward, that and GNNSafe, that and TwoScale, and the last on a graph that is prepared again: milliseconds."""
     benchmark = gnnsafe.load_benchmark(name, shift=GRAPHS[name], root=cases.ROOT)
     data = cases.compact(benchmark.id)
     torch.manual_seed(0)

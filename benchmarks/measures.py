@@ -97,7 +97,7 @@ def training(case: cases.Case, machine: Machine, budget: float) -> Iterator[Row]
 
 
 def scoring(case: cases.Case, machine: Machine, budget: float) -> Iterator[Row]:
-    """GNNSafe's scores of all nodes: of a prepared graph, of bare data, and beside the forward of somebody's model."""
+    """GNNSafe's scores of all nodes: of a prepared graph, of bare data, and beside the forward of a user's model."""
     features = case.data.x.shape[1]
     model, reference = GCN(features, plain.HIDDEN, case.classes).eval(), plain.GCN(features, case.classes).eval()
     method, graph, bare = GNNSafe(isolated="decay"), prepare(case.data), case.plain_data
@@ -246,7 +246,7 @@ def _last_layer(layer: LastLayer, classes: int) -> Work:
 
 
 def scoring_work(model: GCN, graph: Any) -> Work:
-    """One forward on all rows and two products with a vector."""
+    """One forward pass on all rows and two products with a vector."""
     graph = prepare(graph)
     inputs, adjacency = model.prepare(graph), graph.edges.convolution()
     nodes, classes = graph.num_nodes, model.biases[0].numel()

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks import cases
 
-STEPS, HIDDEN = 3, 64
+EPOCHS, HIDDEN = 3, 64
 
 
 def used(line: str = "VmRSS") -> float:
@@ -64,11 +64,11 @@ def _trained(way: str, path: str) -> dict[str, float]:
     data: Any = SimpleNamespace(**torch.load(path, weights_only=True))
     if way == "plain":
         training = plain.Training(plain.GCN(data.x.shape[1], data.classes), data)
-        for _ in range(STEPS):
+        for _ in range(EPOCHS):
             training.step()
     else:
         model = GCN(data.x.shape[1], HIDDEN, data.classes)
-        gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=STEPS)
+        gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=EPOCHS)
     return {"peak": used("VmHWM"), "beyond imports": used("VmHWM") - before}
 
 

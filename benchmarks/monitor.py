@@ -1,9 +1,9 @@
 """The alarm of `gnnsafe monitor` on real graphs: python -m benchmarks.monitor --data FOLDER.
 
-A GCN is trained on a split drawn anew (20 training nodes per class and 500 to validate on Cora and PubMed, 1 : 1 : 8 on
-the others); each stream has validation nodes drawn anew among those not trained on, and a detector that is fitted and
-calibrated on them; then days of 50 nodes. Every fifth stream has a new model. Calm streams take models of 50 epochs,
-since what the alarm promises does not depend on how good a model is; all else takes 200.
+A GCN is trained on a split drawn again (20 training nodes per class and 500 to validate on Cora and PubMed, 1 : 1 : 8
+on the others); each stream has validation nodes drawn again among those not trained on, and a detector that is fitted
+and calibrated on them; then days of 50 nodes. Every fifth stream has a new model. Calm streams take models of 50
+epochs, since what the alarm promises does not depend on how good a model is; all else takes 200.
 
 - Calm streams, up to 40 days of ID test nodes: `random`, each day a random draw of nodes of the whole graph; `growing`,
   nodes that join the graph as they come, at first a half of it; `regions`, days of neighbours; `regions, apart`, the
@@ -47,7 +47,7 @@ from gnnsafe.monitoring import Alarm, estimated_accuracy
 from gnnsafe.monitoring.drift import two_sample
 
 DAY, CALM_DAYS, BEFORE, AFTER = 50, 40, 10, 20
-METHODS = ("two-scale", "gnnsafe")
+MEASURED = ("two-scale", "gnnsafe")
 EPOCHS = {"calm": 50, "growing": 50, "changes": 200, "accuracies": 200}
 SEEDS = {
     "calm": 50,
@@ -101,7 +101,7 @@ def model_of(data: Data, seed: int, epochs: int) -> GCN:
 
 
 def redrawn(data: Data, seed: int) -> Data:
-    """As many validation nodes as there were, drawn anew among all but training nodes; the others for testing."""
+    """As many validation nodes as there were, drawn again among all but training nodes; the others for testing."""
     free = (~data.train_mask).nonzero().flatten().numpy()
     order, masks = np.random.default_rng(seed).permutation(free), [torch.zeros_like(data.train_mask) for _ in range(2)]
     count = int(data.val_mask.sum())
@@ -111,7 +111,7 @@ def redrawn(data: Data, seed: int) -> Data:
 
 def detectors(model: GCN, data: Data) -> Iterator[tuple[str, Detector]]:
     """A detector by each method."""
-    for method in METHODS:
+    for method in MEASURED:
         yield method, Detector(model, method).fit(data).calibrate(data)
 
 
@@ -247,14 +247,14 @@ def accuracies(name: str, seed: int, root: str | None, epochs: int) -> list[dict
     """On test nodes and, of PubMed, on papers of later years by a model of earlier ones."""
     data = drawn_split(name, _graph(name, root), seed)
     detector = Detector(model_of(data, seed, epochs)).fit(data).calibrate(data)
-    records = [accuracy(detector, data, data.test_mask | data.fresh_mask, name, METHODS[0], seed, "test nodes")]
+    records = [accuracy(detector, data, data.test_mask | data.fresh_mask, name, MEASURED[0], seed, "test nodes")]
     if name != "pubmed":
         return records
     years = load_benchmark("pubmed-years", shift="time", seed=seed, root=root)
     detector = Detector(model_of(years.id, seed, epochs)).fit(years.id).calibrate(years.id)
     asked = {"test nodes until 1995": (years.id, years.id.test_mask)}
     asked |= {period: (graph, graph.mask) for period, graph in years.ood.items()}
-    return records + [accuracy(detector, *each, name, METHODS[0], seed, at) for at, each in asked.items()]
+    return records + [accuracy(detector, *each, name, MEASURED[0], seed, at) for at, each in asked.items()]
 
 
 def accuracy(

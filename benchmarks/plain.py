@@ -124,10 +124,10 @@ def energy(logits: Tensor) -> Tensor:
 
 
 def propagated(scores: Tensor, edge_index: Tensor, steps: int = 2, alpha: float = 0.5) -> Tensor:
-    """`steps` times s ← α s + (1−α) D⁻¹A s, by gathering along the edges; who hears nobody decays."""
+    """`steps` times s ← α s + (1−α) D⁻¹A s, by gathering along the edges; a node without in-neighbours decays."""
     for _ in range(steps):
-        heard = scatter(scores[edge_index[0]], edge_index[1], dim_size=len(scores), reduce="mean")
-        scores = alpha * scores + (1 - alpha) * heard
+        averaged = scatter(scores[edge_index[0]], edge_index[1], dim_size=len(scores), reduce="mean")
+        scores = alpha * scores + (1 - alpha) * averaged
     return scores
 
 
@@ -136,8 +136,8 @@ def summed(scores: Tensor, edge_index: Tensor, steps: int, alpha: float = 0.5) -
     source, target = edge_index
     degree = torch.bincount(target, minlength=len(scores)).clamp(min=1).to(scores.dtype)
     for _ in range(steps):
-        heard = torch.zeros_like(scores).index_add_(0, target, scores[source]) / degree
-        scores = alpha * scores + (1 - alpha) * heard
+        averaged = torch.zeros_like(scores).index_add_(0, target, scores[source]) / degree
+        scores = alpha * scores + (1 - alpha) * averaged
     return scores
 
 

@@ -3,8 +3,8 @@
 `python -m benchmarks.scale` runs every row of `ROWS` that scale.json beside this file has not yet, one after the other,
 and stores each when it is done: what was interrupted goes on where it was. `--rows REGEX` takes those alone whose names
 match, `--again` also those that are there, `--list` only names them. Graphs are drawn by this script into `--data`, by
-default a folder of the system's temporary one, and stay there for the next row. scale.md and scale.svg are written anew
-after every row.
+default a folder of the system's temporary one, and stay there for the next row. scale.md and scale.svg are written
+again after every row.
 """
 
 from __future__ import annotations

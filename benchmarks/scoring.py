@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 from benchmarks.fits import peak
 from gnnsafe import read_graph
-from gnnsafe.fitting import fitting
+from gnnsafe.fitting import fit_detector
 
 SMALL = 5000  # nodes of the graph that is trained on
 HOMOPHILY = 0.8
@@ -41,7 +41,7 @@ def main() -> None:
         folder = Path(name)
         write_graph(folder / "small", SMALL, seed=0, labelled=True, **shape)
         write_graph(folder / "large", arguments.nodes, seed=1, labelled=False, **shape)
-        fitting(read_graph(folder / "small"), method="gnnsafe", epochs=20).detector.save(folder / "detector")
+        fit_detector(read_graph(folder / "small"), method="gnnsafe", epochs=20).detector.save(folder / "detector")
         start = time.perf_counter()
         out = folder / "scores.parquet"
         most = peak([*COMMAND, str(folder / "detector"), str(folder / "large"), "--out", str(out)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import warnings
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -16,11 +15,7 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyG's own deprecation warnings while it is imported
-    import torch_geometric.datasets  # noqa: F401
-    from torch_geometric.data import Data
+from torch_geometric.data import Data
 
 from gnnsafe.bench.curves import Curves
 from gnnsafe.bench.store import Record
@@ -69,7 +64,7 @@ def data_root() -> Path:
     """The real data sets: $GNNSAFE_DATA as the tests were started, or ../shared/data."""
     root = Path(os.environ.get("GNNSAFE_TEST_DATA", SHARED))
     if not (root / "Planetoid" / "Cora" / "raw").is_dir():
-        pytest.skip("no real data sets at hand")
+        pytest.skip("no real data sets available")
     return root
 
 
@@ -117,7 +112,7 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
 def directed() -> SimpleNamespace:
     """A directed graph with all that real graphs bring: a repeated edge, self-loops, a source, an isolated node.
 
-    Edges: 0→1, 0→1 (again), 1→2, 2→0, 3→2, 2→2 (loop), 2→2 (again); 3 hears nobody, 4 is alone.
+    Edges: 0→1, 0→1 (again), 1→2, 2→0, 3→2, 2→2 (loop), 2→2 (again); 3 has no in-neighbours, 4 is alone.
     """
     torch.manual_seed(0)
     return SimpleNamespace(
@@ -159,7 +154,7 @@ def exposure() -> Data:
 
 @pytest.fixture
 def record() -> Callable[..., Record]:
-    """A record of a run of MSP on Cora, but for what a test changes."""
+    """A record of a run of MSP on Cora, except for what a test changes."""
 
     def make(**changes: Any) -> Record:
         auroc = changes.pop("auroc", 0.9)

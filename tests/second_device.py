@@ -12,7 +12,7 @@ Its tensors are wrappers (`SecondTensor`) around CPU tensors, and every operatio
 
 Unlike CUDA: it draws the random numbers of the CPU's generator and rounds as the CPU does, so that its results can be
 held against the CPU's; there is one such device, without streams or events, and optimisers take their plain loops
-(neither foreach nor fused). What a device may lack it has, but for float64, which
+(neither foreach nor fused). What a device may lack it has, except for float64, which
 `without_float64` takes away as MPS does.
 Import this before the first gradient of a process is taken: autograd counts devices then.
 """

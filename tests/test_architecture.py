@@ -1,8 +1,9 @@
-"""The shape of the house: which way imports point, what is public, and that the pages say what the code says."""
+"""The shape of the package: which way imports point, what is public, and that the pages say what the code says."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from importlib import import_module
@@ -18,7 +19,7 @@ SOURCE = ROOT / "src" / "gnnsafe"
 
 
 def test_imports_point_one_way(monkeypatch):
-    """The layers that pyproject.toml lists, by import-linter; a room that is on no layer is an error, too."""
+    """The layers that pyproject.toml lists, by import-linter; a module that is on no layer is an error, too."""
     monkeypatch.setattr(sys, "path", [*sys.path])  # which it adds to
     monkeypatch.setattr("importlinter.cli._configure_logging", lambda verbose: None)  # it silences all other loggers
     assert lint_imports(str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True) == 0
@@ -37,6 +38,21 @@ def test_the_library_logs_and_never_prints():
 def test_no_folder_hides_a_file():
     files = {path.stem for path in SOURCE.glob("*.py")}
     assert not [name for name in files if (SOURCE / name).is_dir()]
+
+
+def test_a_name_has_one_meaning():
+    """No two modules define a class, or a public table such as METHODS, under the same name."""
+    names: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for node in module.body:
+            if isinstance(node, ast.ClassDef):
+                names.setdefault(node.name, []).append(path.stem)
+    twice = {name for name, modules in names.items() if len(modules) > 1}
+    assert twice == {"GPN", "History"}  # a model and its method; of a training, and of a monitor
+    tables = ("METHODS", "MODELS", "OBJECTIVES", "DATASETS")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    assert [len(re.findall(rf"^{name}\b.* = ", text, re.MULTILINE)) for name in tables] == [1, 1, 1, 1]
 
 
 def test_the_public_names():

@@ -1,4 +1,4 @@
-"""Scores in batches are those of one forward, and the model sees no more than a batch's receptive field."""
+"""Scores in batches are those of one forward pass, and the model sees no more than a batch's receptive field."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_scores_p_values_and_flags_are_those_of_one_forward(chain, layer, batch_
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_scaled_and_sparse_features_and_no_model(chain):
     torch.manual_seed(0)
-    scaling = FeatureScaling.fitted(chain.x, chain.train_mask, "standard")
+    scaling = FeatureScaling.fit(chain.x, chain.train_mask, "standard")
     words = chain.clone()
     words.x = chain.x.clamp(min=0.5).sub(0.5).to_sparse_csr()
     for data, options in ((chain, {"scaling": scaling}), (words, {})):
@@ -100,7 +100,7 @@ def test_a_receptive_field_that_is_larger_is_refused(chain, method):
 def test_what_cannot_be_scored_in_batches_is_said_in_a_line(chain):
     ours, theirs = Detector(GCN(8, 16, 3), "grasp").fit(chain), detector_of(Theirs(), chain)
     for call, message in (
-        (lambda: ours.score(chain, batch_size=9), r"'method' must have a receptive field of so many hops \(got GRASP"),
+        (lambda: ours.score(chain, batch_size=9), r"'method' must have a known receptive field \(got GRASP"),
         (lambda: theirs.score(chain, batch_size=9), r"'hops' must be given for Theirs"),
         (lambda: theirs.score(chain, hops=2), r"'hops' must be left out where there is no batch_size \(got 2\)"),
         (lambda: theirs.score(chain, batch_size=0, hops=2), r"'batch_size' must be"),

@@ -304,7 +304,7 @@ class TestSubset:
         assert calibration.decisions(p, false_alarm=0.05).sum() == 15  # nothing to tell
 
     def test_storey_is_for_discoveries(self):
-        with pytest.raises(ValueError, match="'storey' must be left out but with fdr"):
+        with pytest.raises(ValueError, match="'storey' must be given only with fdr"):
             Calibration(torch.ones(3)).decisions(torch.ones(3).double(), false_alarm=0.1, storey=True)
 
 

@@ -40,7 +40,7 @@ def figures(folder) -> list[tuple]:
 
 
 def reported(folder, capsys) -> str:
-    """The report, but for how long things took."""
+    """The report, except for how long things took."""
     capsys.readouterr()
     assert cli.main(["report", str(folder), "--format", "markdown"]) == 0
     return re.sub(r"\d+ minutes of training", "", capsys.readouterr().out.partition("## Table 8")[0])
@@ -230,7 +230,7 @@ def test_each_protocol_has_a_table(tmp_path, capsys):
 
 def test_help_teaches(capsys):
     for command, words in {
-        "bench": ("--plan", "default: the paper's that are at hand", "goes on where it was", "for all else", ".py is",
+        "bench": ("--plan", "default: the paper's that are available", "goes on where it was", "for all else", ".py is",
                   "--search", "never by test data"),
         "report": ("without running anything", "default: results"),
         "methods": ("post-hoc", "trivial"),
@@ -286,4 +286,4 @@ def test_a_figure_is_run_in_a_folder_of_its_own_and_drawn(tmp_path, capsys, monk
     assert cli.main(["report", str(tmp_path), "--format", "markdown"]) == 0
     assert "## Figure 1: energies of ID and OOD nodes" in capsys.readouterr().out
     assert cli.main(["bench", "--figure", "1", "--methods", "msp", "--out", str(tmp_path)]) == 2
-    assert "'--methods' must not stand beside '--figure' (got both)" in capsys.readouterr().err
+    assert "'--methods' must not be given with '--figure' (got both)" in capsys.readouterr().err

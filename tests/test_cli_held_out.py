@@ -12,7 +12,7 @@ from tests.test_cli_own import write_graph
 
 import gnnsafe
 from gnnsafe import cli
-from gnnsafe.fitting import fitting
+from gnnsafe.fitting import fit_detector
 from gnnsafe.fitting.known_graph import held_out_nodes, with_known_split
 
 
@@ -42,7 +42,7 @@ def call(folder, capsys):
 class TestSplit:
     def test_the_drawn_split_comes_back_with_the_detector(self, folder):
         data = gnnsafe.read_graph(folder / "graph")
-        drawn = fitting(data, epochs=1).data
+        drawn = fit_detector(data, epochs=1).data
         known = with_known_split(gnnsafe.load(folder / "detector"), data)
         for name in ("y", "train_mask", "val_mask", "test_mask"):
             assert torch.equal(known[name], drawn[name])

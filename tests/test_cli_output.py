@@ -22,7 +22,7 @@ from tests.test_cli_own import write_graph
 
 import gnnsafe
 from gnnsafe import cli, installation
-from gnnsafe.bench.summary import Summary
+from gnnsafe.bench.summary import SeedSummary
 from gnnsafe.cli.output import Answer, progress_bar
 from gnnsafe.cli.parsing import COMMANDS, GROUPS, WITHOUT_FIGURES, command_parser
 from gnnsafe.errors import InputError
@@ -107,7 +107,7 @@ class TestFigures:
     def test_of_data_sets(self, call):
         known = {one["name"]: one for one in json.loads(call("datasets --json")[1])["datasets"]}
         assert (known["cora"]["nodes"], known["cora"]["edges"], known["cora"]["classes"]) == (2708, 10556, 7)
-        assert known["synthetic"]["at_hand"] is True
+        assert known["synthetic"]["available"] is True
         assert {"structure", "label"} <= {*known["cora"]["shifts"]}
 
     def test_of_methods(self, call):
@@ -164,7 +164,7 @@ class TestFigures:
         assert figures(call, "leaderboard")["entries"] == 2
 
     def test_of_the_demo(self):
-        summary = Summary("cora", "structure", "Energy", 1, {"auroc": (81.5, None)}, {}, {})
+        summary = SeedSummary("cora", "structure", "Energy", 1, {"auroc": (81.5, None)}, {}, {})
         (one,) = demo_figures([summary])
         assert one == {"shift": "structure", "method": "Energy", "auroc": {"mean": 81.5, "std": None},
                        "paper_auroc": 71.73}  # fmt: skip

@@ -15,7 +15,7 @@ from tests.test_cli import complaint
 import gnnsafe
 from gnnsafe import cli
 from gnnsafe.errors import CalibrationWarning
-from gnnsafe.fitting import fitting, known_classes
+from gnnsafe.fitting import fit_detector, known_classes
 from gnnsafe.methods import GNNSafe, TwoScale
 from gnnsafe.saving import FORMAT
 from gnnsafe.scaling import FeatureScaling
@@ -107,7 +107,7 @@ class TestTrain:
         assert (detector.notes["epochs"], detector.notes["seed"], detector.undirected) == (5, 3, False)
         data = gnnsafe.read_graph(files / "graph")
         scaled = data.clone()
-        scaled.x = FeatureScaling.fitted(data.x, data.train_mask)(data.x)
+        scaled.x = FeatureScaling.fit(data.x, data.train_mask)(data.x)
         model = gnnsafe.models.MLP(8, 64, 3)
         gnnsafe.train(model, scaled, objective=gnnsafe.CrossEntropy(), epochs=5, seed=3)
         assert torch.equal(detector.score(data), gnnsafe.Detector(model, "energy").fit(scaled).score(scaled))
@@ -537,10 +537,10 @@ class TestFitting:
         with pytest.raises(
             ValueError, match=r"'label' must name at least two classes of training nodes \(got 1 of them"
         ):
-            fitting(data)
+            fit_detector(data)
 
     def test_a_method_that_learns_from_validation_nodes_is_calibrated_on_others(self, blocks):
-        fitted = fitting(blocks, method="consensus", epochs=2)
+        fitted = fit_detector(blocks, method="consensus", epochs=2)
         assert fitted.calibrated_on == "test_mask"
         assert fitted.check is None
         assert len(fitted.detector.calibration_.scores) == 50
@@ -559,7 +559,7 @@ class TestFitting:
 
     def test_every_epoch_is_told(self, blocks):
         told = []
-        fitted = fitting(blocks, epochs=3, each_epoch=lambda history: told.append(len(history.loss)))
+        fitted = fit_detector(blocks, epochs=3, each_epoch=lambda history: told.append(len(history.loss)))
         assert told == [1, 2, 3]
         assert fitted.rates["train"].accuracy == pytest.approx(
             float((fitted.detector.outputs(blocks).logits.argmax(dim=1) == blocks.y)[blocks.train_mask].float().mean())

@@ -1,4 +1,4 @@
-"""`Detector.decide`: all about every node from one forward, and as a table."""
+"""`Detector.decide`: all about every node from one forward pass, and as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The method of a detector for which nobody named one: TwoScale, or the most of it that can be fitted."""
+"""The method of a detector for which none was named: TwoScale, or the most of it that can be fitted."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def test_metrics_take_any_device(blocks, device):
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_features_are_scaled_where_they_are(scale, layout, blocks, device):
     data = sparse(blocks) if layout == "sparse" else blocks
-    expected = FeatureScaling.fitted(data.x, data.train_mask, scale)(data.x)
-    scaling = FeatureScaling.fitted(data.x.to(device), data.train_mask, scale)
+    expected = FeatureScaling.fit(data.x, data.train_mask, scale)(data.x)
+    scaling = FeatureScaling.fit(data.x.to(device), data.train_mask, scale)
     assert scaling.factor.device.type == "cpu"
     assert_same(scaling(data.x.to(device)), expected, device)
 
@@ -148,7 +148,7 @@ def test_homophily(blocks, device):
 def test_nodes_are_known_again_on_another_device(blocks, device):
     blocks, ours = prepare(blocks), prepare(moved(blocks, device))
     used = UsedNodes.of(blocks, blocks.train_mask, blocks.val_mask)
-    assert used.untaught("mask", ours, ours.test_mask).among(used.taught) == 0
+    assert used.not_trained_on("mask", ours, ours.test_mask).among(used.taught) == 0
     with pytest.raises(ValueError, match="30 training nodes"):
         used.unseen("mask", ours, ours.train_mask)
     assert all(mask.device.type == "cpu" for mask in UsedNodes.of(ours, ours.train_mask, None).masks.values())

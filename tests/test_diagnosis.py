@@ -14,8 +14,8 @@ from gnnsafe import CrossEntropy, Detector, metrics, train
 from gnnsafe.diagnosis import Candidate
 from gnnsafe.diagnosis.candidates import contenders
 from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
-from gnnsafe.diagnosis.trials import SHIFTS
-from gnnsafe.diagnosis.verdict import overall, verdict
+from gnnsafe.diagnosis.trials import TROUBLE
+from gnnsafe.diagnosis.verdict import judge, overall
 from gnnsafe.errors import GnnsafeWarning, HeterophilyWarning
 from gnnsafe.graph import changed
 from gnnsafe.methods import (
@@ -60,7 +60,7 @@ KINDS = ["new classes", "scattered nodes", "regions", "whole graph"]
 
 
 class Fixed(MSP):
-    """A method of one's own whose propagation is no setting of it."""
+    """A method of your own whose propagation is no setting of it."""
 
     propagation = Propagation(3)
 
@@ -84,7 +84,7 @@ class TestOnAGraph:
     def test_the_verdicts_follow_the_rule_and_what_they_name_can_be_used(self, found, detector, graph):
         assert list(found.verdicts) == KINDS
         for kind in KINDS:
-            assert found.verdicts[kind] == verdict(found.candidates, found.default, kind)
+            assert found.verdicts[kind] == judge(found.candidates, found.default, kind)
         assert (found.overall, found.closest) == overall(found.candidates, found.default, KINDS)
         for candidate in found.candidates:
             scores = Detector(detector.classifier.model, candidate.method).fit(graph).score(graph)
@@ -95,10 +95,10 @@ class TestOnAGraph:
         propagated = Detector(detector.classifier.model, GNNSafe(steps=4, alpha=0.1)).fit(graph)
         whole, planted = [], []
         for seed in (0, 1):
-            shifted = SHIFTS["whole graph"]["structure"](graph, seed)
+            shifted = TROUBLE["whole graph"]["structure"](graph, seed)
             inside = propagated.score(graph)[graph.test_mask]
             whole.append(metrics.detection(inside, propagated.score(shifted)[shifted.mask]).auroc)
-            mixed = SHIFTS["regions"]["feature"](graph, seed, share=0.1)
+            mixed = TROUBLE["regions"]["feature"](graph, seed, share=0.1)
             scores = propagated.score(mixed)
             planted.append(metrics.detection(scores[mixed.test_mask], scores[mixed.mask]).auroc)
         mine = next(c for c in found.candidates if c.method == GNNSafe(steps=4, alpha=0.1))
@@ -282,16 +282,16 @@ class TestTwoScale:
         assert list(result.verdicts) == KINDS
 
     def test_figures_are_those_of_the_detector_itself(self, own, graph, result):
-        mixed = SHIFTS["scattered nodes"]["feature"](graph, 0, share=0.1)
+        mixed = TROUBLE["scattered nodes"]["feature"](graph, 0, share=0.1)
         scores = own.score(mixed)
         figure = metrics.detection(scores[mixed.test_mask], scores[mixed.mask]).auroc
         assert result.default.auroc["scattered nodes"][0] == pytest.approx(figure, abs=1e-6)
-        shifted = SHIFTS["whole graph"]["feature"](graph, 0)
+        shifted = TROUBLE["whole graph"]["feature"](graph, 0)
         figure = metrics.detection(own.score(graph)[graph.test_mask], own.score(shifted)[shifted.mask]).auroc
         assert result.default.auroc["whole graph"][0] == pytest.approx(figure, abs=1e-6)
 
     def test_the_graph_that_was_scored_last_has_no_say(self, own, graph, result):
-        own.score(SHIFTS["whole graph"]["feature"](graph, 0))
+        own.score(TROUBLE["whole graph"]["feature"](graph, 0))
         assert own.diagnose(graph, draws=1).to_dict() == result.to_dict()
 
     def test_the_names_are_those_of_gnnsafe_and_so_are_the_figures(self, result, detector, graph):
@@ -310,7 +310,7 @@ class TestTwoScale:
         assert "two-scale K=" not in words
 
     def test_without_validation_nodes(self, own, detector, graph):
-        """A candidate that cannot be fitted is left out; a fitted one is tried where it need not be fitted anew."""
+        """A candidate that cannot be fitted is left out; a fitted one is tried where it need not be fitted again."""
         data = changed(graph, val_mask=None)
         assert "'val_mask' must be given" in detector.diagnose(data, draws=1).left_out["two-scale"]
         result = own.diagnose(data, draws=1, candidates=["energy"])
@@ -402,7 +402,7 @@ class TestVerdict:
 
     def test_a_clear_winner_is_named_with_its_lead(self):
         better = candidate("better", a=[0.75, 0.85, 0.93])
-        found = verdict([self.usual, better], self.usual, "a")
+        found = judge([self.usual, better], self.usual, "a")
         assert found.clear
         assert found.recommended is better
         assert found.lead == (pytest.approx(0.13 / 3), pytest.approx(0.02 / 3 / math.sqrt(3), rel=1e-6, abs=1e-2))
@@ -411,7 +411,7 @@ class TestVerdict:
     def test_a_lead_within_noise_keeps_the_default(self):
         """+10, +10 and −4 points: in log-odds 0.54, 0.81, −0.38; mean 0.32, error 0.36, t(2) at 80 % 1.06."""
         noisy = candidate("noisy", a=[0.80, 0.90, 0.86])
-        found = verdict([self.usual, noisy], self.usual, "a")
+        found = judge([self.usual, noisy], self.usual, "a")
         assert not found.clear
         assert (found.recommended, found.best) == (self.usual, noisy)
         assert "no clear winner, keep usual as it is" in str(found)
@@ -420,11 +420,11 @@ class TestVerdict:
     def test_four_in_five_are_sure_enough(self):
         """+10, +10 and −2 points: in log-odds 0.54, 0.81, −0.20; mean 0.38, error 0.30, of which 1.06 is 0.32."""
         likely = candidate("likely", a=[0.80, 0.90, 0.88])
-        assert verdict([self.usual, likely], self.usual, "a").recommended is likely
+        assert judge([self.usual, likely], self.usual, "a").recommended is likely
 
     def test_nothing_better(self):
         worse = candidate("worse", a=[0.60, 0.70, 0.80])
-        found = verdict([self.usual, worse], self.usual, "a")
+        found = judge([self.usual, worse], self.usual, "a")
         assert (found.clear, found.best) == (False, self.usual)
         assert str(found) == "a: keep usual as it is: AUROC 80.0 ± 5.8; no candidate finds more"
 
@@ -432,13 +432,13 @@ class TestVerdict:
         """97 → 99 halves the mistakes thrice over; 60 → 62 does not: the larger lead in odds wins."""
         usual = candidate("usual", a=[0.97, 0.97])
         odds = candidate("odds", a=[0.99, 0.99])
-        assert verdict([usual, odds], usual, "a").recommended is odds
+        assert judge([usual, odds], usual, "a").recommended is odds
         both = candidate("usual", a=[0.97, 0.60]), candidate("low", a=[0.972, 0.63]), candidate("high", a=[0.99, 0.601])
-        assert verdict(both, both[0], "a").best is both[2]
+        assert judge(both, both[0], "a").best is both[2]
 
     def test_one_trial_proves_nothing(self):
         usual, better = candidate("usual", a=[0.5]), candidate("better", a=[0.9])
-        assert verdict([usual, better], usual, "a").recommended is usual
+        assert judge([usual, better], usual, "a").recommended is usual
 
     def test_without_knowing_the_trouble_only_who_leads_everywhere_is_named(self):
         split = candidate("split", a=[0.99, 0.99, 0.99], b=[0.59, 0.6, 0.6])

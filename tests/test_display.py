@@ -16,7 +16,7 @@ from gnnsafe.cli import output
 from gnnsafe.display import FALLBACK, shown, shown_lines
 from gnnsafe.errors import InputError
 from gnnsafe.report.document import Document, Section, as_html, as_latex, as_markdown, print_document
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 from gnnsafe.report.results import as_csv
 
 NASTY = "\x1b[31mred\x00\x07\u202egnp.exe\ud800\x9b<!--</script><b>[/red]\r\n\ufffe|`*$&%é漢"
@@ -51,7 +51,7 @@ def test_a_terminal_and_a_progress_bar_print_texts_only():
 
 
 def document() -> Document:
-    grid = Grid(NASTY, ["method", NASTY], [[Entry(NASTY, "best"), Entry(NASTY, notes="1")]])
+    grid = Grid(NASTY, ["method", NASTY], [[GridEntry(NASTY, "best"), GridEntry(NASTY, notes="1")]])
     chart = {"title": NASTY, "data": {"values": [{"name": NASTY}]}, "mark": "point"}
     return Document(NASTY, [NASTY], [Section(NASTY, [NASTY], [grid], [NASTY], chart, name="chart")])
 

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_dense_adj
 
-from gnnsafe.edges import Edges, Kept, as_edges
+from gnnsafe.edges import Cache, Edges, as_edges
 from gnnsafe.errors import InputError
 
 
@@ -67,7 +67,7 @@ def test_other_options_are_another_matrix(directed):
 
 
 def test_threads_make_it_once():
-    kept, made, start = Kept(), [], threading.Barrier(8)
+    kept, made, start = Cache(), [], threading.Barrier(8)
 
     def ask() -> None:
         start.wait()

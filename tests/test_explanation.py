@@ -73,7 +73,7 @@ def test_distances_are_in_units_of_the_class(blocks):
 ])  # fmt: skip
 def test_shares_sum_to_the_score(method, blocks):
     torch.manual_seed(0)
-    blocks.edge_index = blocks.edge_index[:, ::3]  # directed, some hear nobody
+    blocks.edge_index = blocks.edge_index[:, ::3]  # directed, some have no in-neighbours
     detector = Detector(GCN(8, 16, 3), method).fit(blocks)
     scores = detector.score(blocks)
     for node in (0, 7, 119):
@@ -168,7 +168,7 @@ class TestEgo:
             (0, 2, 0.25),
         ]
         assert edges == ((0, 1), (1, 2))
-        nodes, edges = Detector(Logits(), "gnnsafe").fit(path).explain(path, node=0).ego  # nobody points to it
+        nodes, edges = Detector(Logits(), "gnnsafe").fit(path).explain(path, node=0).ego  # no in-neighbours
         assert [node["node"] for node in nodes] == [0]
         assert edges == ()
 

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 import gnnsafe
 from gnnsafe import cli
 from gnnsafe.errors import CalibrationWarning, HeterophilyWarning, TrainingWarning
-from gnnsafe.fitting import fitting
+from gnnsafe.fitting import fit_detector
 from gnnsafe.fitting.advice import one_way
 from gnnsafe.fitting.classes import known_classes
 
@@ -27,14 +27,14 @@ def large(**changes) -> Data:
 
 class TestAdvice:
     def test_nothing_speaks_against_a_good_detector(self):
-        fitted = fitting(large(), epochs=150)
+        fitted = fit_detector(large(), epochs=150)
         assert [text for text in map(str, fitted.warnings) if "best epoch" not in text] == []
         assert fitted.rates["test"].accuracy > 0.9
 
     def test_no_better_than_the_majority(self):
         generator = torch.Generator().manual_seed(0)
         y = (torch.rand(600, generator=generator) < 0.2).long()  # labels that nothing tells
-        fitted = fitting(large(y=y), epochs=20, backbone="mlp")
+        fitted = fit_detector(large(y=y), epochs=20, backbone="mlp")
         (text,) = [text for text in texts(fitted, TrainingWarning) if "always saying" in text]
         rate = float((y == 0)[fitted.data.val_mask].double().mean())
         assert f"no better than always saying '0' ({rate:.1%}): its scores say little;" in text
@@ -43,14 +43,14 @@ class TestAdvice:
 
     def test_still_learning(self):
         assert "the best epoch is the last of 2: the model was still learning; try --epochs 4" in texts(
-            fitting(large(), epochs=2), TrainingWarning
+            fit_detector(large(), epochs=2), TrainingWarning
         )
 
     def test_one_way_edges(self):
         data = large()
         data.edge_index = data.edge_index[:, data.edge_index[0] < data.edge_index[1]]
         data.edge_index = data.edge_index[:, data.edge_index[1] % 3 > 0]
-        (text,) = [text for text in texts(fitting(data, epochs=2), TrainingWarning) if "one-way" in text]
+        (text,) = [text for text in texts(fit_detector(data, epochs=2), TrainingWarning) if "one-way" in text]
         assert text.startswith("edges look one-way: 0% have a reverse, and 28% of the nodes point")
         assert text.endswith("where a link means the same both ways, use --undirected")
 
@@ -59,7 +59,7 @@ class TestAdvice:
         for count, told in ((18, "at 5% of false alarms (19 are needed) or at 1%"), (19, "at 1% of"), (99, None)):
             data.val_mask = torch.zeros(600, dtype=torch.bool)
             data.val_mask[(~data.train_mask & ~data.test_mask).nonzero().flatten()[:count]] = True
-            found = texts(fitting(data, method="gnnsafe", epochs=1), CalibrationWarning)
+            found = texts(fit_detector(data, method="gnnsafe", epochs=1), CalibrationWarning)
             assert len(found) == (told is not None)
             assert told is None or f"{count} calibration nodes are too few to ever flag a node {told}" in found[0]
 
@@ -67,22 +67,22 @@ class TestAdvice:
         data = large()
         others = torch.randint(600, (2, 3000), generator=torch.Generator().manual_seed(0))
         data.edge_index = others[:, data.y[others[0]] != data.y[others[1]]]
-        fitted = fitting(data, epochs=40)
+        fitted = fit_detector(data, epochs=40)
         (text,) = texts(fitted, HeterophilyWarning)
         assert "(0% of edges join nodes of one class, -0." in text
         assert {one.backbone for one in fitted.tried} == {"gcn", "graphsage", "mlp"}
         best = max(fitted.tried, key=lambda one: one.accuracy)
         assert best.backbone != "gcn"
         assert text.endswith(f"use --backbone {best.backbone}")
-        chosen = fitting(data, epochs=40, backbone="auto")
+        chosen = fit_detector(data, epochs=40, backbone="auto")
         assert chosen.trained.backbone == best.backbone
         assert texts(chosen, HeterophilyWarning)[0].endswith(f"{best.backbone} suits it best")
 
 
 def test_shares_of_one_way_edges_by_hand():
-    # 0→1 twice and 1→0, 2→0, 3→3: of 0→1, 1→0, 2→0 two have a reverse; of four nodes 2 hears nobody, 3 is alone
-    reciprocal, unheard = one_way(torch.tensor([[0, 0, 1, 2, 3], [1, 1, 0, 0, 3]]), 4)
-    assert (reciprocal, unheard) == (pytest.approx(2 / 3), 0.25)
+    # 0→1 twice and 1→0, 2→0, 3→3: of 0→1, 1→0, 2→0 two have a reverse; of four nodes 2 has no in-neighbours, 3 is alone
+    reciprocal, without_incoming = one_way(torch.tensor([[0, 0, 1, 2, 3], [1, 1, 0, 0, 3]]), 4)
+    assert (reciprocal, without_incoming) == (pytest.approx(2 / 3), 0.25)
     assert one_way(torch.empty(2, 0, dtype=torch.int64), 4) == (1.0, 0.0)
 
 
@@ -92,12 +92,12 @@ class TestScales:
     def test_accuracy_does_not_hang_on_the_columns_units(self):
         data = large()
         data.x[:, 4:] = torch.rand(600, 4, generator=torch.Generator().manual_seed(1))
-        before = fitting(data, epochs=40, backbone="mlp").rates["test"].accuracy
+        before = fit_detector(data, epochs=40, backbone="mlp").rates["test"].accuracy
         moved = data.clone()
         moved.x[:, 5] *= 1e6
         moved.x[:, 6] += 1e9
-        after = fitting(moved, epochs=40, backbone="mlp").rates["test"].accuracy
-        unscaled = fitting(moved, epochs=40, backbone="mlp", scale="none")
+        after = fit_detector(moved, epochs=40, backbone="mlp").rates["test"].accuracy
+        unscaled = fit_detector(moved, epochs=40, backbone="mlp", scale="none")
         assert before > 0.85
         assert after > before - 0.03
         assert unscaled.rates["test"].accuracy < 0.5
@@ -136,4 +136,4 @@ class TestSplits:
         with pytest.raises(
             ValueError, match=r"'test_mask' must hold nodes to fit or calibrate Consensus.* with \(got none\)"
         ):
-            fitting(data, method="consensus", epochs=1)
+            fit_detector(data, method="consensus", epochs=1)

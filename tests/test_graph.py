@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from gnnsafe.graph import masked, node_labels, node_mask
-from gnnsafe.prepared import admitted
+from gnnsafe.prepared import admit
 from gnnsafe.sparse import Sparse
 
 EDGES = torch.tensor([[0], [1]])
@@ -18,10 +18,10 @@ def graph(**changes) -> SimpleNamespace:
 
 
 def test_what_is_a_graph(directed, blocks):
-    admitted(directed)
-    admitted(blocks)
-    admitted(graph(edge_index=torch.empty(2, 0, dtype=torch.int64)))
-    admitted(graph(x=torch.rand(3, 2, dtype=torch.float64)), num_features=2)
+    admit(directed)
+    admit(blocks)
+    admit(graph(edge_index=torch.empty(2, 0, dtype=torch.int64)))
+    admit(graph(x=torch.rand(3, 2, dtype=torch.float64)), num_features=2)
 
 
 def test_masked():
@@ -48,12 +48,12 @@ def test_masked():
 )
 def test_what_is_not(changes, message):
     with pytest.raises(ValueError, match=message):
-        admitted(graph(**{"x": torch.rand(4, 4), **changes}), num_features=4)
+        admit(graph(**{"x": torch.rand(4, 4), **changes}), num_features=4)
 
 
 def test_not_a_graph_at_all():
     with pytest.raises(ValueError, match=r"'data' must have x and edge_index, as PyG's Data has \(got int\)"):
-        admitted(3)
+        admit(3)
 
 
 def test_infinity_in_sparse_features_is_found():
@@ -61,7 +61,7 @@ def test_infinity_in_sparse_features_is_found():
 
     x = Sparse(sp.csr_array([[0.0, float("inf")], [1.0, 0.0]])).csr
     with pytest.raises(ValueError, match=r"'x' must be finite \(got 1 NaN or infinite of 2 values\)"):
-        admitted(graph(x=x, edge_index=EDGES))
+        admit(graph(x=x, edge_index=EDGES))
 
 
 @pytest.mark.parametrize(

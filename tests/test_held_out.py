@@ -1,4 +1,4 @@
-"""Nodes that taught or calibrated a detector are never taken for held-out ones, in one process or after a load."""
+"""Nodes that a detector was trained or calibrated on are never taken for held-out ones, nor after a load."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_multilabel_without_a_single_one(blocks):
 
 
 class Own(gnnsafe.methods.Energy):
-    """A method of one's own, which gives what it is told to."""
+    """A method of your own, which gives what it is told to."""
 
     base_reach = 0
 

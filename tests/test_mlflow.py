@@ -60,8 +60,8 @@ def test_it_is_saved_without_a_pickle_and_takes_a_dict_of_arrays(detector, block
 )
 def test_what_is_no_graph_is_refused(detector, given, complaint):
     with pytest.raises(InputError, match=complaint):
-        gnnsafe.mlflow.Scorer(detector).predict(given)
+        gnnsafe.mlflow.PyfuncDetector(detector).predict(given)
     with pytest.raises(UnknownNameError, match="one of x, edge_index"):
-        gnnsafe.mlflow.Scorer(detector).predict({"X": []})
+        gnnsafe.mlflow.PyfuncDetector(detector).predict({"X": []})
     with pytest.raises(InputError, match="false_alarm"):
-        gnnsafe.mlflow.Scorer(detector).predict({"x": [[0.0] * 8], "edge_index": [[], []]}, {"fdr": 0.1})
+        gnnsafe.mlflow.PyfuncDetector(detector).predict({"x": [[0.0] * 8], "edge_index": [[], []]}, {"fdr": 0.1})

@@ -9,7 +9,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from gnnsafe import Outputs
-from gnnsafe.borrowed import borrowed
+from gnnsafe.borrowed import borrow
 from gnnsafe.models import GCN, MODELS
 from gnnsafe.outputs import Classifier, Penultimate
 from gnnsafe.sparse import Sparse
@@ -47,7 +47,7 @@ def test_the_model_runs_once_and_is_left_as_it_was_found(directed):
 
 def test_modes_come_back_after_an_error():
     model = nn.Dropout().train()
-    with pytest.raises(KeyError), borrowed(model):
+    with pytest.raises(KeyError), borrow(model):
         raise KeyError
     assert model.training
 

@@ -111,7 +111,7 @@ def test_a_notebook_runs_and_has_its_output_and_pictures(path, tmp_path, request
     if path.stem == "temporal_shift":
         root = request.getfixturevalue("data_root")
         if not (root / "ArxivTopics" / "raw").is_dir():
-            pytest.skip("no Arxiv at hand")
+            pytest.skip("no Arxiv available")
         monkeypatch.setenv("GNNSAFE_DATA", str(root))
     notebook = json.loads(text(path))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

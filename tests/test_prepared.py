@@ -45,7 +45,7 @@ def test_it_is_frozen(blocks):
 def test_a_transform_that_puts_others_into_it_is_refused(transform, blocks):
     """PyG's write into the copy's storage, past attributes: else the transform would be silently without effect."""
     detector, graph = Detector(GCN(8, 16, 3)).fit(blocks), transform(prepare(blocks))
-    with pytest.raises(InputError, match=r"'data' must hold the features and edges that it was prepared with.*anew$"):
+    with pytest.raises(InputError, match=r"'data' must hold the features and edges.*; prepare"):
         detector.score(graph)
 
 
@@ -65,7 +65,7 @@ def test_a_write_into_its_tensors_is_refused(blocks, name):
     graph = prepare(blocks)
     detector.score(graph)
     getattr(blocks, name)[0, 0] = 1
-    with pytest.raises(InputError, match=f"'{name}' must be left as it was.*prepare it anew"):
+    with pytest.raises(InputError, match=f"'{name}' must be left as it was.*; prepare"):
         detector.score(graph)
     assert torch.equal(detector.score(prepare(blocks)), detector.score(prepare(blocks)))
 
@@ -74,7 +74,7 @@ def test_a_model_refuses_a_graph_that_was_written_to(blocks):
     model, graph = GCN(8, 16, 3), prepare(blocks)
     model(graph)
     blocks.x.mul_(2)
-    with pytest.raises(InputError, match=r"'x' must be left as it was.*prepare it anew"):
+    with pytest.raises(InputError, match=r"'x' must be left as it was.*; prepare"):
         model(graph)
 
 
@@ -82,7 +82,7 @@ def test_a_model_refuses_a_graph_that_was_written_to(blocks):
 def test_nothing_is_derived_from_a_graph_that_was_written_to(derived, blocks):
     graph = prepare(blocks)
     blocks.x.mul_(2)
-    with pytest.raises(InputError, match=r"'x' must be left as it was.*prepare it anew"):
+    with pytest.raises(InputError, match=r"'x' must be left as it was.*; prepare"):
         getattr(graph, derived)()
 
 
@@ -96,7 +96,7 @@ def test_what_is_set_on_the_data_afterwards_is_not_the_graphs(blocks):
 
 
 def test_scaled_features_are_kept_but_not_the_labels_beside_them(blocks):
-    scaling, model = FeatureScaling.fitted(blocks.x, blocks.train_mask), GCN(8, 16, 3)
+    scaling, model = FeatureScaling.fit(blocks.x, blocks.train_mask), GCN(8, 16, 3)
     graph, other = prepare(blocks), blocks.clone()
     other.val_mask = blocks.test_mask
     Detector(model, "react", scaling=scaling).fit(graph)
@@ -122,7 +122,7 @@ def test_modes_around_a_call_leave_no_trace_in_what_is_kept(name, blocks):
 @pytest.mark.parametrize("undirected", [False, True])
 @pytest.mark.parametrize("method", ["gnnsafe", "odin", "mahalanobis"])
 def test_all_of_a_detector_in_inference_mode(method, undirected, blocks):
-    scaling = FeatureScaling.fitted(blocks.x, blocks.train_mask)
+    scaling = FeatureScaling.fit(blocks.x, blocks.train_mask)
     detector = Detector(GCN(8, 16, 3), method, scaling=scaling, undirected=undirected)
     right = detector.fit(blocks).calibrate(blocks).p_values(blocks)
     with torch.inference_mode():
@@ -158,7 +158,7 @@ def test_the_same_with_other_labels(blocks):
     graph = prepare(blocks)
     relabelled = graph.with_labels(y=blocks.y + 1)
     assert torch.equal(relabelled.y, graph.y + 1)
-    assert relabelled.kept("key", object) is graph.kept("key", object)
+    assert relabelled.cached("key", object) is graph.cached("key", object)
 
 
 def test_to_the_device_where_it_is(blocks):

@@ -30,7 +30,7 @@ settings = {"alpha": st.floats(0, 1), "steps": st.integers(0, 5), "isolated": st
 
 def test_a_value_worked_out_by_hand(directed):
     scores = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
-    # 0 hears 2; 1 hears 0 twice; 2 hears 1, 3 and itself twice; nobody speaks to 3 and 4.
+    # 0 hears 2; 1 hears 0 twice; 2 hears 1, 3 and itself twice; no edges lead to 3 and 4.
     once = propagate(scores, directed.edge_index, steps=1, alpha=0.25)
     expected = [0.25 + 0.75 * 3, 0.5 + 0.75 * 1, 0.75 + 0.75 * (2 + 4 + 3 + 3) / 4, 4.0, 5.0]
     assert once.tolist() == pytest.approx(expected)
@@ -254,7 +254,7 @@ class TestSimilarity:
     """Neighbours weighed by how alike they score: w_ij = softmax_j(1 − |e_i − e_j|)."""
 
     def test_by_hand(self):
-        # 2 hears 0 and 1, whose scores are 0 and log 3 away from its own: weights ¾ and ¼; nobody speaks to 0 and 1
+        # 2 hears 0 and 1, whose scores are 0 and log 3 away from its own: weights ¾ and ¼; no edges lead to 0 and 1
         scores = torch.tensor([1.0, 1.0 - math.log(3), 1.0, 5.0])
         edges = torch.tensor([[0, 1], [2, 2]])
         once = Propagation(1, alpha=0.5, weighting="similarity")(scores, edges)

@@ -61,7 +61,7 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with the wheel in it. What it depends on is lent by this one, but for gnnsafe itself: a .pth
+    """A new environment with the wheel in it. What it depends on is lent by this one, except for gnnsafe itself: a .pth
     file adds a folder without the .pth files in it, by which the repository's source is found here."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)

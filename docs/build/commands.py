@@ -16,7 +16,7 @@ HEAD = """# The command line
 What `gnnsafe COMMAND --help` says, made of the commands when this page was built. [Your files](files.md) walks
 through the commands with a graph.
 
-Every command also takes these, but for `completion` and `serve`, which have no figures to print as JSON:
+Every command also takes these, except for `completion` and `serve`, which have no figures to print as JSON:
 
 | argument | what it says |
 |---|---|

@@ -33,7 +33,7 @@ class PlainNumbers(ABCMeta):
 
     @property
     def __signature__(cls) -> Signature:
-        """That of the constructor, for whoever asks what it takes."""
+        """That of the constructor, for inspection."""
         own = signature(cls.__init__)  # type: ignore[misc]
         return own.replace(parameters=list(own.parameters.values())[1:])
 
@@ -58,7 +58,7 @@ def check_configuration(kind: Any) -> None:
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"'{kind.__name__}' must be made without arguments too (got {reason})") from error
-    require(repr(one) == repr(other) and one == other, kind.__name__, "be told by its fields", repr(one), remedy)
+    require(repr(one) == repr(other) and one == other, kind.__name__, "be described by its fields", repr(one), remedy)
 
 
 def declared_types(declaring: Any, name: str) -> dict[str, Any]:

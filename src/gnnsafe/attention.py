@@ -58,8 +58,8 @@ class Pattern:
         highest = lowest.scatter_reduce(0, rows, scores.detach(), "amax")
         weights = self._counted((scores - highest.index_select(0, rows)).exp())
         zeros = torch.zeros(self.size, dense.shape[1] + 1, dtype=dense.dtype, device=dense.device)
-        heard = torch.cat([dense.index_select(0, columns), torch.ones_like(weights).unsqueeze(1)], dim=1)
-        summed = zeros.index_add(0, rows, heard * weights.unsqueeze(1))
+        gathered = torch.cat([dense.index_select(0, columns), torch.ones_like(weights).unsqueeze(1)], dim=1)
+        summed = zeros.index_add(0, rows, gathered * weights.unsqueeze(1))
         return summed[:, :-1] / summed[:, -1:]
 
     def _counted(self, weights: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class Answers(NamedTuple):
     watched: Tensor | None = None
     """What is watched over many graphs: see `gnnsafe.methods.base.Scored`."""
     logits: Tensor | None = None
-    """Only where they are asked for: they are as many numbers as there are nodes and classes."""
+    """Only where they are wanted: they are as many numbers as there are nodes and classes."""
 
     @classmethod
     def of(
@@ -45,7 +45,7 @@ class Answers(NamedTuple):
 
 
 def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answers:
-    """What is to be said about every node of the graph, with its `logits` where they are asked for.
+    """Scores, classes and probabilities of all nodes of the graph, with its `logits` where they are wanted.
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
     are small. The receptive field's size is checked on the first batch whose part is not the whole graph.

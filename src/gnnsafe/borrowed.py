@@ -1,4 +1,4 @@
-"""Somebody's model, used by one thread at a time and left as it was found."""
+"""A user's model, used by one thread at a time and left as it was found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from gnnsafe.hashing import CACHED
 from gnnsafe.modes import without_modes
 
-__all__ = ["borrowed", "eager", "parts"]
+__all__ = ["borrow", "eager", "parts"]
 
 UNCACHED = ("torch.nn.", "gnnsafe.models.")  # modules that keep no graph
 
@@ -41,7 +41,7 @@ def parts(model: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def borrowed(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Module]]:
+def borrow(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Module]]:
     """The model in evaluation mode, without gradients unless asked, and without what its layers cached of a graph.
 
     Other threads wait, since modes, caches and hooks belong to the model and not to a call. Afterwards every submodule
@@ -97,7 +97,7 @@ def _owners() -> set[int]:
 
 
 def _before_fork() -> None:
-    """A child process has the forking thread alone: what another had in use there, nobody would ever give back."""
+    """A child process has the forking thread alone: what another had in use there, would never be given back."""
     _returned.acquire()
     _forking.append(get_ident())
     _returned.wait_for(lambda: not _owners() or _owners() >= {get_ident()})

@@ -63,7 +63,7 @@ def _size(value: object) -> object:
 
 
 def unnamed(model: nn.Module, graph: Graph) -> list[str]:
-    """What the graph holds of its edges and nobody passes on, though the forward may take it under another name.
+    """What the graph holds of its edges and is not passed on, though the forward may take it under another name.
 
     It may if it takes anything, says nothing of what it takes, or has arguments left that the graph does not fill.
     """
@@ -132,7 +132,7 @@ def check_device(modules: Iterable[nn.Module], graph: Graph) -> None:
 
 
 def single_tensor(call: str, given: object) -> Tensor:
-    """What a model gave, once it is known to be one tensor; where it is several, the message says how to choose."""
+    """What a model gave, checked to be one tensor; where it is several, the message says how to choose."""
     if isinstance(given, tuple | list | Mapping):
         key = f"[{next(iter(given), 'logits')!r}]" if isinstance(given, Mapping) else "[0]"
         raise InputError(
@@ -143,7 +143,7 @@ def single_tensor(call: str, given: object) -> Tensor:
 
 
 def check_unwritten(graph: PreparedGraph, before: Sequence[int]) -> None:
-    """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: whoever reads it next is misled."""
+    """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: the next reader would be misled."""
     for name, count, earlier in zip(graph.tensors, graph.versions(), before, strict=True):
         if count != earlier:
             require(False, "model", f"leave data.{name} as it is", *WRITTEN)

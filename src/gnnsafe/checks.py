@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 
 
 def check_tensor(name: str, value: object, *layouts: torch.layout) -> Tensor:
-    """`value`, once it is known to be a tensor: dense, or of one of the `layouts`."""
+    """`value`, checked to be a tensor: dense, or of one of the `layouts`."""
     if not isinstance(value, Tensor):
         raise InputError(f"'{name}' must be a torch.Tensor (got {type(value).__name__})")
     known = layouts or (torch.strided,)
@@ -91,7 +91,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
 
 
 def check_features(x: object) -> Tensor:
-    """`x`, once it is known to be floating, [nodes, features], dense or CSR, not empty, and finite."""
+    """`x`, checked to be floating, [nodes, features], dense or CSR, not empty, and finite."""
     x = check_tensor("x", x, torch.strided, torch.sparse_csr)
     require(
         x.dim() == 2 and x.shape[0] > 0 and x.is_floating_point(),
@@ -184,7 +184,7 @@ def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
 
 
 def check_labels(name: str, y: object, num_nodes: int, task: Task = "multiclass") -> Tensor:
-    """`y`, once it is known to be one int64 class per node; multilabel: a 0 or 1 per node and label.
+    """`y`, checked to be one int64 class per node; multilabel: a 0 or 1 per node and label.
 
     Multilabel labels come back as [nodes, labels], those of a single label (a binary head) too.
     """
@@ -217,7 +217,7 @@ def check_classes(name: str, labels: Tensor, num_classes: int, where: str) -> No
 
 
 def check_node(node: object, num_nodes: int, name: str = "node") -> int:
-    """`node`, once it is known to be the number of a node."""
+    """`node`, checked to be the number of a node."""
     inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(num_nodes)
     require(inside, name, f"be a node's number, 0..{num_nodes - 1}", repr(node))
     return int(node)  # type: ignore[call-overload, no-any-return]
@@ -242,7 +242,7 @@ def check_nodes(name: str, nodes: Any, num_nodes: int) -> Tensor:
 
 
 def check_mask(name: str, mask: object, num_nodes: int) -> Tensor:
-    """`mask`, once it is known to be boolean, one entry per node, with at least one node in it."""
+    """`mask`, checked to be boolean, one entry per node, with at least one node in it."""
     mask = check_tensor(name, mask)
     if mask.dim() == 2 and mask.dtype == torch.bool and len(mask) == num_nodes:
         require(False, name, "be one mask", f"{mask.shape[1]} splits", f"choose a column, such as {name}[:, 0]")

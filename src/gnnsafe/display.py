@@ -40,7 +40,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _similar(error: UnicodeError) -> tuple[str, int]:
-    """Signs of ours become similar ones of ASCII; all else, such as names of others, an escape that tells it apart."""
+    """gnnsafe's signs become similar ones of ASCII; all else, such as others' names, an escape that tells it apart."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]

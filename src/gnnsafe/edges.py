@@ -17,7 +17,7 @@ from gnnsafe.modes import version, without_modes
 from gnnsafe.sparse import Matrix, matrix, row_entries
 from gnnsafe.tiles import by_target
 
-__all__ = ["Edges", "Isolated", "Kept", "as_edges"]
+__all__ = ["Cache", "Edges", "Isolated", "as_edges"]
 
 BY_TARGET = "by target"
 INCOMING = "incoming"
@@ -28,16 +28,16 @@ Isolated = Literal["keep", "decay"]
 Result = TypeVar("Result")
 
 
-class Kept:
-    """What is made of something constant: built when it is first asked for, once, whatever threads ask."""
+class Cache:
+    """What is made of something constant: built when first needed, once, whatever the number of threads."""
 
     def __init__(self) -> None:
         self._values: dict[Hashable, Any] = {}
         self._building = RLock()
 
-    def __reduce__(self) -> tuple[type[Kept], tuple[()]]:
-        """A copy starts with nothing: it is made again where it is asked for."""
-        return Kept, ()
+    def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
+        """A copy starts with nothing: it is made again where it is wanted."""
+        return Cache, ()
 
     def __contains__(self, key: Hashable) -> bool:
         """Whether it is there already."""
@@ -57,7 +57,7 @@ class Kept:
 class Edges:
     """The edges of a graph with `num_nodes` nodes, `index` [2, edges], from the first row to the second; never changed.
 
-    Its matrices are made when they are first asked for, and kept. Where it is not `reused`, none is made for a few
+    Its matrices are made when first needed, and kept. Where it is not `reused`, none is made for a few
     products that are cheaper without.
 
     >>> edges = Edges(torch.tensor([[0, 1], [2, 2]]), 3)
@@ -68,7 +68,7 @@ class Edges:
     def __init__(self, index: Tensor, num_nodes: int, *, reused: bool = True) -> None:
         check_edge_index(index, num_nodes)
         check_precision(index.device)
-        self.index, self.num_nodes, self.reused, self.kept = index, num_nodes, reused, Kept()
+        self.index, self.num_nodes, self.reused, self.cached = index, num_nodes, reused, Cache()
         self._version = version(index)
 
     @property
@@ -82,49 +82,49 @@ class Edges:
         >>> Edges(torch.tensor([[0, 0, 1], [1, 1, 2]]), 3).both_ways().index.tolist()
         [[0, 1, 1, 2], [1, 0, 2, 1]]
         """
-        return self.kept("both ways", self._both_ways)
+        return self.cached("both ways", self._both_ways)
 
     @property
     def unwritten(self) -> bool:
-        """Whether nobody has written into the edges since, as far as torch noticed."""
+        """Whether nothing was written into the edges since, as far as torch noticed."""
         return version(self.index) == self._version
 
     def check_unwritten(self) -> None:
-        """Nobody has written into the edges."""
+        """Nothing was written into the edges."""
         require(
             self.unwritten,
             "edge_index",
             "be left as it was when the graph was prepared",
             "other edges",
-            "prepare it anew",
+            "prepare it again",
         )
 
     @property
     def in_degrees(self) -> Tensor:
         """How many edges point to each node, as float64."""
-        return self.kept(IN_DEGREES, lambda: self._degrees(self.index[1]).double())
+        return self.cached(IN_DEGREES, lambda: self._degrees(self.index[1]).double())
 
     @property
     def out_degrees(self) -> Tensor:
         """How many edges leave each node, as float64; in a part of a graph those that leave it in the whole."""
-        return self.kept(OUT_DEGREES, lambda: self._degrees(self.index[0]).double())
+        return self.cached(OUT_DEGREES, lambda: self._degrees(self.index[0]).double())
 
     def part_of(self, out_degrees: Callable[[], Tensor], in_degrees: Callable[[], Tensor] | None = None) -> None:
-        """These are edges of a part of a graph: its nodes' degrees in the whole, once they are asked for."""
-        self.kept(OUT_DEGREES, out_degrees)
+        """These are edges of a part of a graph: its nodes' degrees in the whole, when needed."""
+        self.cached(OUT_DEGREES, out_degrees)
         if in_degrees is not None:
-            self.kept(IN_DEGREES, in_degrees)
+            self.cached(IN_DEGREES, in_degrees)
 
     def mean(self, dtype: torch.dtype = torch.float32, isolated: Isolated = "keep") -> Matrix:
         """D⁻¹A: row i averages over the nodes that point to i, counting each edge as often as it is given.
 
-        A node that nobody points to has no average: `keep` gives it its own value, `decay` gives it 0.
+        A node without in-neighbours has no average: `keep` gives it its own value, `decay` gives it 0.
 
         >>> edges = Edges(torch.tensor([[0, 1], [2, 2]]), 3)
         >>> edges.mean().csr.to_dense().tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]
         """
-        return self.kept(("mean", dtype, isolated), lambda: self._mean(dtype, isolated))
+        return self.cached(("mean", dtype, isolated), lambda: self._mean(dtype, isolated))
 
     def convolution(self, dtype: torch.dtype = torch.float32) -> Matrix:
         """Â = D̃^-½ (A + I) D̃^-½ with D̃ the in-degrees of A + I; each node has exactly one self-loop.
@@ -132,7 +132,7 @@ class Edges:
         >>> Edges(torch.tensor([[0], [1]]), 2).convolution(torch.float64).csr.to_dense().tolist()
         [[1.0, 0.0], [0.7071..., 0.5...]]
         """
-        return self.kept(("convolution", dtype), lambda: self._convolution(dtype))
+        return self.cached(("convolution", dtype), lambda: self._convolution(dtype))
 
     def sum(self, dtype: torch.dtype = torch.float32) -> Matrix:
         """A + I: row i sums node i and the nodes that point to it, counting each edge as often as it is given.
@@ -140,7 +140,7 @@ class Edges:
         >>> Edges(torch.tensor([[0, 0], [1, 1]]), 2).sum().csr.to_dense().tolist()
         [[1.0, 0.0], [2.0, 1.0]]
         """
-        return self.kept(("sum", dtype), lambda: self._sum(dtype))
+        return self.cached(("sum", dtype), lambda: self._sum(dtype))
 
     def attention(self, heads: int) -> Pattern:
         """The edges, with exactly one self-loop per node, of `heads` copies of the graph.
@@ -152,9 +152,9 @@ class Edges:
         >>> pattern.rows.tolist(), pattern.columns.tolist()
         ([0, 1, 2, 2, 3, 3], [0, 1, 0, 2, 1, 3])
         """
-        return self.kept(("attention", heads), lambda: self._attention(heads))
+        return self.cached(("attention", heads), lambda: self._attention(heads))
 
-    def heard(self, isolated: Isolated) -> tuple[Tensor, Tensor, Tensor]:
+    def in_edges(self, isolated: Isolated) -> tuple[Tensor, Tensor, Tensor]:
         """The edges by target: where each target's begin, their sources and targets; see `mean` for `isolated`."""
         starts, sources = self.by_target
         if isolated == "keep":
@@ -162,18 +162,18 @@ class Edges:
         return starts, sources, _rows(starts, len(sources)).long()
 
     def weighted(self, starts: Tensor, sources: Tensor, entries: Tensor) -> Matrix:
-        """The matrix of edges by target, as `heard` gives them, with these entries; it is not kept."""
+        """The matrix of edges by target, as `in_edges` gives them, with these entries; it is not kept."""
         return self._matrix(starts, sources, entries)
 
     @property
     def by_target(self) -> tuple[Tensor, Tensor]:
         """The edges in the order of a CSR matrix: where those of each target begin, and their sources."""
-        return self.kept(BY_TARGET, self._by_target)
+        return self.cached(BY_TARGET, self._by_target)
 
     @property
     def incoming(self) -> tuple[Tensor, Tensor]:
         """Where the incoming edges of each node begin among the numbers of all edges, which are in order of target."""
-        return self.kept(INCOMING, self._incoming)
+        return self.cached(INCOMING, self._incoming)
 
     def into(self, nodes: Tensor) -> Tensor:
         """Numbers of the edges that point to the nodes in a mask; once edges are sorted, no others are read.
@@ -181,17 +181,17 @@ class Edges:
         >>> Edges(torch.tensor([[0, 1, 0], [2, 1, 2]]), 3).into(torch.tensor([False, False, True])).tolist()
         [0, 2]
         """
-        if not self.reused and INCOMING not in self.kept:
+        if not self.reused and INCOMING not in self.cached:
             return nodes[self.index[1]].nonzero().flatten()
         starts, numbers = self.incoming
         return numbers[row_entries(starts, nodes.nonzero().flatten())].long()
 
     def worth_a_matrix(self, products: int) -> bool:
         """Whether so many products pay for a matrix: else sums along the edges as they are cost less."""
-        return self.reused or self.device.type != "cpu" or products > FEW_PRODUCTS or BY_TARGET in self.kept
+        return self.reused or self.device.type != "cpu" or products > FEW_PRODUCTS or BY_TARGET in self.cached
 
     def _both_ways(self) -> Edges:
-        from torch_geometric.utils import to_undirected  # seconds to import: only where it is asked for
+        from torch_geometric.utils import to_undirected  # seconds to import: only where it is wanted
 
         both: Tensor = to_undirected(self.index.long(), num_nodes=self.num_nodes)  # which multiplies node numbers
         return Edges(both.to(self.index.dtype), self.num_nodes, reused=self.reused)
@@ -215,7 +215,7 @@ class Edges:
         return matrix(starts, sources, entries, (self.num_nodes, self.num_nodes))
 
     def _mean(self, dtype: torch.dtype, isolated: Isolated) -> Matrix:
-        starts, sources, targets = self.heard(isolated)
+        starts, sources, targets = self.in_edges(isolated)
         share = (1 / starts.diff().clamp(min=1).double()).to(dtype)
         return self._matrix(starts, sources, share.index_select(0, targets))
 
@@ -270,7 +270,7 @@ def _with_loops(starts: Tensor, sources: Tensor, chosen: Tensor) -> tuple[Tensor
 
 
 def as_edges(edges: Tensor | Edges, num_nodes: int) -> Edges:
-    """Edges of so many nodes, once they are known to be such."""
+    """Edges of so many nodes, checked to be such."""
     if isinstance(edges, Edges):
         edges.check_unwritten()
         require(edges.num_nodes == num_nodes, "edges", f"be those of {num_nodes} nodes", edges.num_nodes)

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree; whoever catches `GnnsafeError` catches all of it.
+"""What can go wrong, as a tree; who catches `GnnsafeError` catches all of it.
 
 GnnsafeError
 ├── InputError            a value breaks a rule            (a ValueError too)
@@ -6,11 +6,11 @@ GnnsafeError
 │   ├── GraphFileError    a graph's file breaks a rule, with its column and row
 │   └── SavedFileError    a saved detector is damaged, of another version or made for another model
 ├── NotFittedError        scored before it was fitted      (a RuntimeError and an AttributeError too)
-├── TrainingError         the loss left the real numbers   (a RuntimeError too)
+├── TrainingError         the loss is NaN or infinite   (a RuntimeError too)
 ├── WorkerError           a process was ended from outside (a RuntimeError too)
 ├── HistoryError          a history cannot be read or written (an OSError too)
 ├── MissingExtraError     an optional package is needed    (an ImportError too)
-└── DataNotFoundError     a data set is nowhere to be had  (a FileNotFoundError too)
+└── DataNotFoundError     a data set was not found  (a FileNotFoundError too)
 
 Warnings, for what works but not as well as was asked:
 
@@ -18,7 +18,7 @@ GnnsafeWarning            (a UserWarning)
 ├── CalibrationWarning    calibration nodes are too few, or not fit to calibrate with
 ├── HeterophilyWarning    neighbours are hardly more alike than by chance
 ├── MethodWarning         the default method cannot be fitted, and another takes its place
-├── ModelWarning          a model reads more or less of a graph than one may think, or answers by chance
+├── ModelWarning          a model reads more or less of a graph than one may think, or gives random answers
 ├── PrecisionWarning      a column of features varies by less than float32 can tell
 ├── RegistrationWarning   an installed package announces what cannot be used
 └── TrainingWarning       a model was trained that may be of little use
@@ -89,7 +89,7 @@ class NotFittedError(GnnsafeError, RuntimeError, AttributeError):
 
 
 class TrainingError(GnnsafeError, RuntimeError):
-    """Training left the real numbers."""
+    """Training became NaN or infinite."""
 
 
 class WorkerError(GnnsafeError, RuntimeError):

@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to that becomes `path` when the block ends well, and else vanishes; errors name `path`.
 
     It lies in the same folder under a random name, and is created new: two writers never share one, whatever their
-    thread, process or container. No link that somebody planted is followed, neither there nor at `path`, where it is
+    thread, process or container. No planted link is followed, neither there nor at `path`, where it is
     replaced; a link that the user names is resolved by `writable`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def locked(folder: Path) -> Iterator[None]:
     """A folder that is there, for one writer at a time: others, of any thread or process, wait until the block ends.
 
-    Where the system or the file system has no such locks (Windows, some network drives), nobody waits.
+    Where the system or the file system has no such locks (Windows, some network drives), there is no waiting.
     """
     try:
         import fcntl

@@ -1,4 +1,4 @@
-"""What a graph is here, and the one check that it passes at the door."""
+"""What a graph is here, and the one check that it passes when it comes in."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 
-PLAIN = (Tensor, torch.nn.Parameter)
-NAMES = (str, int, float, type(None))  # what JSON has
+TENSOR_TYPES = (Tensor, torch.nn.Parameter)
+NAME_TYPES = (str, int, float, type(None))  # what JSON has
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
 
 
@@ -68,7 +68,7 @@ class Graph(Protocol):
 def plain(data: Any) -> Any:
     """The graph with tensors of torch's own class, and with `edge_index` where it has `adj_t` alone, as PyG allows.
 
-    `adj_t` has a row for each node that hears: an edge points from column to row. Entries other than 1 are weights and
+    `adj_t` has a row for each target node: an edge points from column to row. Entries other than 1 are weights and
     become `edge_weight`. A graph that has all that is returned as it is.
     """
     values: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def plain(data: Any) -> Any:
         values = _edges_of(data.adj_t)
     for name in ("x", "edge_index"):
         value = values.get(name, getattr(data, name, None))
-        if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in PLAIN:
+        if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in TENSOR_TYPES:
             bare = value.as_subclass(Tensor)
             if type(bare) is Tensor:  # else it is what it wraps, as a tensor of a device written in Python is
                 values[name] = value = bare
@@ -102,7 +102,7 @@ def stored(graph: Any) -> dict[str, Any]:
 
 
 def node_ids(graph: Graph) -> Sequence[Any] | None:
-    """What the user calls the nodes, `graph.node_id`, once it is known to be one per node; None where there is none."""
+    """What the user calls the nodes, `graph.node_id`, checked to be one per node; None where there is none."""
     own: Any = getattr(graph, "node_id", None)
     own = own.tolist() if isinstance(own, Tensor | np.ndarray) else own
     nodes, many = graph.x.shape[0], isinstance(own, Sequence) and not isinstance(own, str)
@@ -126,7 +126,7 @@ def node_number(graph: Graph, node: object, name: str = "node") -> int:
 
 
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
-    """The graph's labels on its device, once they are known to be one class per node, or a row of zeros and ones."""
+    """The graph's labels on its device, checked to be one class per node, or a row of zeros and ones."""
     y: Any = getattr(graph, "y", None)
     require(y is not None, "y", "be given", "none", "set data.y, an int64 class per node")
     nodes = graph.x.shape[0]
@@ -135,7 +135,7 @@ def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:
 
 
 def node_mask(graph: Graph, name: str) -> Tensor:
-    """The graph's mask of that name on its device, once it is known to be a mask with a node in it."""
+    """The graph's mask of that name on its device, checked to be a mask with a node in it."""
     mask = getattr(graph, name, None)
     require(mask is not None, name, "be given", "none", f"set data.{name}, a boolean tensor with one entry per node")
     return check_mask(name, mask, graph.x.shape[0]).to(graph.edge_index.device)
@@ -150,14 +150,14 @@ def masked(values: Tensor, graph: Graph, name: str) -> Tensor:
 
 
 def kept_names(graph: Graph, name: str, count: int | None) -> tuple[Any, ...] | None:
-    """The graph's `feature_names` or `class_names`, once they are known to be `count` where that is given."""
+    """The graph's `feature_names` or `class_names`, checked to be `count` where that is given."""
     names = getattr(graph, name, None)
     if names is None:
         return None
     require(isinstance(names, Sequence | np.ndarray) and not isinstance(names, str), name, "be a list of names", names)
     require(count in (None, len(names)), name, f"have {count} names", len(names), f"correct data.{name}, or delete it")
     plain = tuple(one.item() if hasattr(one, "item") else one for one in names)  # numpy's are not JSON's
-    odd = next((one for one in plain if not isinstance(one, NAMES)), "")
+    odd = next((one for one in plain if not isinstance(one, NAME_TYPES)), "")
     remedy = f"call data.{name} = [str(name) for name in data.{name}]"
     require(isinstance(odd, str), name, "hold texts or numbers", type(odd).__name__, remedy)
     return plain

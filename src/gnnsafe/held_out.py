@@ -1,4 +1,4 @@
-"""Which nodes of which graph taught or calibrated a detector: these are no longer held out."""
+"""Which nodes of which graph a detector was trained or calibrated on: these are no longer held out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
 from gnnsafe.hashing import edges_digest, row_digests
-from gnnsafe.prepared import PreparedGraph, admitted
+from gnnsafe.prepared import PreparedGraph, admit
 
 __all__ = ["MASKS", "KnownNodes", "UsedNodes"]
 
@@ -19,7 +19,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 
 @dataclass(frozen=True, eq=False)
 class KnownNodes:
-    """Some nodes of a graph, which is known again by its nodes' features, in whatever order nodes and edges come.
+    """Some nodes of a graph, which is known again by its nodes' features, in any order of nodes and edges.
 
     Nodes and edges may come and go. Where most nodes share their features with another, as where all have the same, no
     node may, and the edges must be the same too. All of it is kept on the CPU.
@@ -37,9 +37,9 @@ class KnownNodes:
     @classmethod
     def of(cls, graph: Graph, mask: Tensor) -> KnownNodes:
         """The nodes in the mask."""
-        graph = admitted(graph)
-        nodes = graph.kept("row digests", lambda: row_digests(graph.x))
-        return cls(nodes, graph.edges.kept("digest", lambda: edges_digest(graph.edge_index)), mask.cpu().clone())
+        graph = admit(graph)
+        nodes = graph.cached("row digests", lambda: row_digests(graph.x))
+        return cls(nodes, graph.edges.cached("digest", lambda: edges_digest(graph.edge_index)), mask.cpu().clone())
 
     @staticmethod
     def unchanged(graph: PreparedGraph) -> bool:
@@ -105,7 +105,7 @@ class UsedNodes:
         used = cls(KnownNodes.of(graph, training), masks=_masks(graph))
         if validation is None:
             return used
-        return replace(used, validated=used.untaught("val_mask", graph, validation))
+        return replace(used, validated=used.not_trained_on("val_mask", graph, validation))
 
     def split(self, graph: Graph) -> dict[str, Tensor]:
         """The masks that were kept where this is the graph that it was fitted on, else those that the graph has."""
@@ -113,8 +113,8 @@ class UsedNodes:
         same = torch.equal(here.nodes, self.taught.nodes) and here.same_graph(self.taught)
         return self.masks if same else _masks(graph)
 
-    def untaught(self, name: str, graph: Graph, mask: Tensor) -> KnownNodes:
-        """The nodes in the mask, once none of them is known to have taught: nor by the graph's own `train_mask`."""
+    def not_trained_on(self, name: str, graph: Graph, mask: Tensor) -> KnownNodes:
+        """The nodes in the mask, once none is known to be a training node, nor in the graph's own `train_mask`."""
         nodes, own = KnownNodes.of(graph, mask), getattr(graph, "train_mask", None)
         count = nodes.among(self.taught)
         if isinstance(own, Tensor) and own.dtype == torch.bool and own.shape == mask.shape:
@@ -123,8 +123,8 @@ class UsedNodes:
         return nodes
 
     def unseen(self, name: str, graph: Graph, mask: Tensor) -> None:
-        """None of the nodes in the mask has taught, and none has calibrated."""
-        nodes = self.untaught(name, graph, mask)
+        """None of the nodes in the mask was used for training or calibration."""
+        nodes = self.not_trained_on(name, graph, mask)
         _require_held_out(name, nodes.among(self.calibrated), "calibration", mask)
 
 

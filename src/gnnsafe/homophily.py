@@ -13,7 +13,7 @@ from gnnsafe.edges import Edges
 __all__ = ["HETEROPHILIC", "homophily", "label_homophily", "mean_homophily", "roughness", "score_homophily"]
 
 HETEROPHILIC = 0.25  # adjusted homophily below it; real graphs lie well to either side (Platonov et al., 2023)
-EVIDENCE = 30  # edges between labelled nodes, below which labels are not heard
+EVIDENCE = 30  # edges between labelled nodes, below which labels are ignored
 
 
 def homophily(classes: Tensor, edge_index: Tensor) -> tuple[float, float]:
@@ -45,7 +45,7 @@ def label_homophily(y: Tensor, known: Tensor, edge_index: Tensor) -> tuple[float
 
 
 def mean_homophily(columns: Tensor, edge_index: Tensor) -> tuple[float, float]:
-    """Over the columns [nodes, labels]; a label that all nodes have, or none, has no say in the second."""
+    """Over the columns [nodes, labels]; a label that all nodes have, or none, does not count in the second."""
     pairs = [homophily(column, edge_index) for column in columns.T]
     beyond = [adjusted for _, adjusted in pairs if not math.isnan(adjusted)]
     return fmean(share for share, _ in pairs), fmean(beyond) if beyond else math.nan
@@ -66,7 +66,8 @@ def score_homophily(scores: Tensor, edge_index: Tensor) -> float:
 def roughness(values: Tensor, edges: Edges) -> Tensor:
     """Dirichlet energy of each node, mean_j ‖f_i/√(1+d_i) − f_j/√(1+d_j)‖² over in-neighbours j, d in-degrees.
 
-    By ‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = f/√(1+d): 0, but for rounding, where nobody points to a node.
+    By ‖a_i‖² − 2⟨a_i, mean_j a_j⟩ + mean_j ‖a_j‖², a = f/√(1+d): 0, except for rounding, where a node has no
+    in-neighbours.
 
     >>> roughness(torch.tensor([[2.0], [0.0]]), Edges(torch.tensor([[0], [1]]), 2)).tolist()  # 0 → 1
     [0.0, 4.0]

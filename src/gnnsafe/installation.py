@@ -60,7 +60,7 @@ def _machine() -> Iterator[Finding]:
         from gnnsafe.bench.cores import free_memory
     except Exception as error:  # whatever a broken build raises
         text = f"it cannot be imported: {type(error).__name__}: {error}"
-        yield Finding("machine", "torch", "wrong", text, "install it anew, see https://pytorch.org")
+        yield Finding("machine", "torch", "wrong", text, "reinstall it, see https://pytorch.org")
         return
     asked, free = os.environ.get("OMP_NUM_THREADS"), free_memory()
     by = f", OMP_NUM_THREADS={asked}" if asked else ""
@@ -133,16 +133,16 @@ def _data(root: str | None) -> Iterator[Finding]:
     if there is not None and os.access(there, os.W_OK):
         yield Finding("data", "cache", "ok", str(cache))
     else:
-        text = f"{cache or 'none'}: cannot be written to, so that graphs are prepared anew each time"
+        text = f"{cache or 'none'}: cannot be written to, so that graphs are prepared again each time"
         yield Finding("data", "cache", "missing", text, "set XDG_CACHE_HOME to a folder of yours")
     try:
-        known = {name: dataset.at_hand(root) for name, dataset in DATASETS.items()}
+        known = {name: dataset.available(root) for name, dataset in DATASETS.items()}
     except GnnsafeError:  # of the data root, which was told of above
         return
-    yield Finding("data", "at hand", "ok", ", ".join(name for name, here in known.items() if here))
+    yield Finding("data", "available", "ok", ", ".join(name for name, here in known.items() if here))
     if away := [name for name, here in known.items() if not here]:
         remedy = "gnnsafe.load_benchmark downloads what is public, or set GNNSAFE_DATA to a folder that has them"
-        yield Finding("data", "not at hand", "missing", ", ".join(away), remedy)
+        yield Finding("data", "not available", "missing", ", ".join(away), remedy)
 
 
 def _requirements() -> dict[str, dict[str, str]]:

@@ -44,6 +44,16 @@ class Detection(NamedTuple):
 def detection(id_scores: Any, ood_scores: Any) -> Detection:
     """All detection metrics from one sort, ties included; higher scores mean more out-of-distribution.
 
+    Args:
+        id_scores: The scores of ID nodes: a tensor, an array or a list.
+        ood_scores: The scores of OOD nodes.
+
+    Returns:
+        AUROC, both average precisions and both FPR95, each from 0 to 1.
+
+    Raises:
+        InputError: There are no scores, or some are NaN, infinite or not of shape [nodes].
+
     >>> detection([0.1, 0.2, 0.3, 0.6], [0.4, 0.7])
     Detection(auroc=0.875, aupr_in=0.95, aupr_out=0.8333..., fpr95=0.5, fpr95_out=0.25)
     """
@@ -84,6 +94,16 @@ def _sorted(scores: NDArray[Any], num_id: int) -> tuple[NDArray[Any], NDArray[An
 def threshold(id_scores: Any, *, recall: float = 0.95) -> float:
     """The lowest score τ such that at least `recall` of the ID nodes have a score ≤ τ.
 
+    Args:
+        id_scores: The scores of ID nodes: a tensor, an array or a list.
+        recall: The share of them to be accepted, above 0 and at most 1.
+
+    Returns:
+        τ, one of the scores.
+
+    Raises:
+        InputError: There are no scores, some are NaN or infinite, or recall does not lie in (0, 1].
+
     >>> threshold([3.0, 1.0, 2.0, 4.0], recall=0.75)
     3.0
     """
@@ -95,6 +115,17 @@ def threshold(id_scores: Any, *, recall: float = 0.95) -> float:
 
 def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     """Share of the masked nodes whose largest logit is at their label.
+
+    Args:
+        logits: One row per node and one column per class.
+        y: The class of each node.
+        mask: The nodes that count.
+
+    Returns:
+        A share from 0 to 1.
+
+    Raises:
+        InputError: Logits, labels or mask are not of the graph's size or kind.
 
     >>> logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [5.0, 0.0]])
     >>> accuracy(logits, torch.tensor([0, 1, 1]), torch.tensor([True, False, True]))
@@ -108,6 +139,17 @@ def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
 
 def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     """Mean over the classes that masked nodes have of the share of their nodes that is right: 1 / classes by chance.
+
+    Args:
+        logits: One row per node and one column per class.
+        y: The class of each node.
+        mask: The nodes that count.
+
+    Returns:
+        A share from 0 to 1.
+
+    Raises:
+        InputError: Logits, labels or mask are not of the graph's size or kind.
 
     >>> logits = torch.tensor([[2.0, 1.0], [3.0, 0.0], [5.0, 0.0]])
     >>> balanced_accuracy(logits, torch.tensor([0, 0, 1]), torch.tensor([True, True, True]))
@@ -123,6 +165,17 @@ def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
 
 def majority_rate(y: Tensor, train: Tensor, mask: Tensor) -> float:
     """Share of the masked nodes in the class that most training nodes have: what a constant prediction reaches.
+
+    Args:
+        y: The class of each node.
+        train: The training nodes, as a mask.
+        mask: The nodes that count.
+
+    Returns:
+        A share from 0 to 1.
+
+    Raises:
+        InputError: Labels or masks are not of the graph's size or kind.
 
     >>> majority_rate(torch.tensor([0, 0, 1, 1, 0]), torch.tensor([1, 1, 1, 0, 0]).bool(), torch.arange(5) > 2)
     0.5
@@ -171,6 +224,18 @@ def auroc_within(id_scores: Any, ood_scores: Any, id_groups: Any, ood_groups: An
     """Chance that an OOD node scores above an ID node of the same group (ties count half): None where there are no two.
 
     Every pair of nodes of one group counts alike. With degrees as groups it says what a score knows beyond them.
+
+    Args:
+        id_scores: The scores of ID nodes: a tensor, an array or a list.
+        ood_scores: The scores of OOD nodes.
+        id_groups: The group of each ID node.
+        ood_groups: The group of each OOD node.
+
+    Returns:
+        A share from 0 to 1; None where no group has both ID and OOD nodes.
+
+    Raises:
+        InputError: There are no scores, some are NaN or infinite, or there is not one group for each score.
 
     >>> auroc_within([1.0, 5.0], [2.0, 6.0, 0.0], [0, 1], [0, 1, 1])  # 2 > 1; 6 > 5; 0 < 5
     0.666...

@@ -45,7 +45,7 @@ def save_model(detector: Detector, path: str, mlflow_model: Any = None, **settin
     Args:
         detector: Fitted and calibrated.
         path: A folder that is not there yet, or an empty one.
-        mlflow_model: MLflow's description of it, to be completed; a new one unless told.
+        mlflow_model: MLflow's description of it, to be completed; a new one by default.
         **settings: What MLflow's `Model` takes, such as `metadata`.
     """
     detector.calibrated()
@@ -92,13 +92,13 @@ def load_model(uri: str, model: nn.Module | None = None) -> Detector:
     return load(Path(tracking.download_artifacts(artifact_uri=uri)) / FOLDER, model)
 
 
-def _load_pyfunc(path: str) -> Scorer:
+def _load_pyfunc(path: str) -> PyfuncDetector:
     """What `mlflow.pyfunc.load_model` calls."""
     folder = Path(path)
-    return Scorer(load(folder if folder.name == FOLDER else folder / FOLDER))
+    return PyfuncDetector(load(folder if folder.name == FOLDER else folder / FOLDER))
 
 
-class Scorer:
+class PyfuncDetector:
     """A detector as MLflow's pyfunc: `predict` of a dict of arrays."""
 
     def __init__(self, detector: Detector) -> None:
@@ -109,7 +109,7 @@ class Scorer:
 
         Args:
             model_input: `x` [nodes, features], `edge_index` [2, edges] and, where there are any, `node_id`.
-            params: `false_alarm`, the share of ID nodes that may be flagged (0.05 unless told).
+            params: `false_alarm`, the share of ID nodes that may be flagged (0.05 by default).
         """
         require(isinstance(model_input, Mapping), "model_input", "be a dict of arrays", type(model_input).__name__)
         for name in model_input:

@@ -1,4 +1,4 @@
-"""Torch's modes around a call, autocast and inference mode: they have no say in what is computed or kept within it."""
+"""Calls that torch's modes around them, autocast and inference mode, do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of those whom new nodes and edges touch, from the part of the graph that decides about them."""
+"""Scores of the nodes that new nodes and edges affect, from the part of the graph that determines their scores."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gnnsafe.errors import InputError
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
-from gnnsafe.prepared import PreparedGraph, admitted
+from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.probing import gap
 from gnnsafe.regions import Read, Region, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
-__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "new_scores", "of_ours"]
+__all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "is_builtin", "score_nodes"]
 
 PROBED = 3  # nodes that are scored on another part of the graph too
-LARGER = 10  # times: features of those whom nobody may hear
+LARGER = 10  # times: features of nodes outside the receptive field
 
 Ask = Callable[[PreparedGraph], Outputs]
 
@@ -66,26 +66,26 @@ class Parts:
     graph: PreparedGraph
     reach: Reach
     read: Read
-    """What the model reads beside x and edge_index: see `regions.row_kinds`."""
+    """What the model reads besides x and edge_index: see `regions.row_kinds`."""
     trusted: bool
     """Whether the receptive field of the model is known to be no larger; that of one of our methods is."""
     score: Callable[[Outputs], Tensor]
     """The method's scores, or those before propagation."""
 
     def scored(self, nodes: Tensor, *, touched: bool) -> ScoredPart:
-        """The part of the graph that decides about those whom the nodes in a mask touch, or only about these."""
+        """The part of the graph that determines the scores of all nodes that those in a mask affect, or of these."""
         found = region(self.graph, nodes, sum(self.reach), touched=touched, read=self.read)
         outputs = self._outputs(found.part, found.kept)
         return ScoredPart(found, outputs, self.score(outputs))
 
     def _outputs(self, part: Data, kept: Tensor) -> Outputs:
-        graph = admitted(part)
+        graph = admit(part)
         graph.edges.part_of(lambda: self.graph.edges.out_degrees[kept])
         return self.ask(graph)
 
     def check(self, part: ScoredPart) -> None:
         """A few nodes of the part score alike on another; else the receptive field is larger than is said."""
-        (found, outputs, scores), ours = part, of_ours(self.method)
+        (found, outputs, scores), ours = part, is_builtin(self.method)
         if self.trusted and ours:
             return
         picked = _spread(found.asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
@@ -104,21 +104,21 @@ class Parts:
     def _otherwise(self, picked: Tensor, beside: Tensor) -> tuple[Data, Tensor]:
         """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
 
-        It is wider by a hop, there are others beside it, and whoever is too far to be heard has somebody else's
+        It is wider by a hop, there are others beside it, and nodes outside the receptive field get another node's
         features, and larger ones, so that whatever is taken over all nodes is another: a sum, a count, a largest norm.
         """
         found = region(self.graph, picked | beside, sum(self.reach) + 1, touched=False, read=self.read)
-        heard = receptive_field(self.graph.edges, picked, sum(self.reach))
+        inside = receptive_field(self.graph.edges, picked, sum(self.reach))
         places, count = found.kept.nonzero().flatten(), len(picked)
-        others = torch.where(heard[places], places, (places + count // 2) % count)
-        return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~heard[places])), found.kept
+        others = torch.where(inside[places], places, (places + count // 2) % count)
+        return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~inside[places])), found.kept
 
 
-def new_scores(parts: Parts, nodes: Tensor, *, touched: bool) -> tuple[NewScores, Tensor]:
-    """The scores of those whom the nodes in a mask touch, or only theirs, and their logits."""
+def score_nodes(parts: Parts, nodes: Tensor, *, touched: bool) -> tuple[NewScores, Tensor]:
+    """The scores of the nodes that those in a mask affect, or only theirs, and their logits."""
     part = parts.scored(nodes, touched=touched)
     (asked, _, where, _), outputs, scores = part
-    if not (parts.whole(part) and (asked.all() or not touched)):  # else all was read, and nobody else may have changed
+    if not (parts.whole(part) and (asked.all() or not touched)):  # else all was read, and no other may have changed
         parts.check(part)
     return NewScores(asked.nonzero().flatten(), scores[where]), outputs.logits[where]
 
@@ -163,6 +163,6 @@ def _spread(mask: Tensor, count: int) -> Tensor:
     return chosen
 
 
-def of_ours(method: Method) -> bool:
+def is_builtin(method: Method) -> bool:
     """Whether the tests have seen that the receptive fields of the method, and of those within, are no larger."""
-    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(of_ours, method.parts()))
+    return type(method).__module__.startswith("gnnsafe.methods.") and all(map(is_builtin, method.parts()))

@@ -14,7 +14,7 @@ class once(Generic[Value]):  # noqa: N801 - a decorator, as property is
     """What a method gives, kept with its object from the first time on: `functools.cached_property` without its lock.
 
     Up to Python 3.11 that is one for all objects of a class: threads would wait for each other's models, and a process
-    that is forked meanwhile for ever. Two threads that ask one object at once may both compute it.
+    that is forked meanwhile for ever. Two threads that read one property at once may both compute it.
 
     >>> class Circle:
     ...     @once

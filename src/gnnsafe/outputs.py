@@ -1,4 +1,4 @@
-"""What one forward of a model gave on one graph: the model runs once, every method reads the same outputs."""
+"""What one forward pass of a model gave on one graph: the model runs once, every method reads the same outputs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnsafe.borrowed import borrowed, eager, parts
+from gnnsafe.borrowed import borrow, eager, parts
 from gnnsafe.calling import check_device, check_unwritten, forward_signature, passed, single_tensor, takes
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.once import once
-from gnnsafe.prepared import PreparedGraph, admitted, prepare
+from gnnsafe.prepared import PreparedGraph, admit, prepare
 from gnnsafe.regions import row_kinds
 from gnnsafe.staged import Whole, staged
 
@@ -32,8 +32,8 @@ class Penultimate(nn.Identity):
     """Marks in a model the place that its penultimate embedding passes: `hidden = self.penultimate(hidden)`."""
 
 
-PLAIN = (int, float, str, type(None))
-PARTS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
+PLAIN_TYPES = (int, float, str, type(None))
+OWN_LAYERS = (Penultimate, nn.BatchNorm1d, nn.LayerNorm, nn.Linear, nn.ModuleList, nn.ParameterList)  # of our models
 
 
 @contextmanager
@@ -53,12 +53,12 @@ def embeddings_of(model: nn.Module) -> Iterator[list[Tensor]]:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """How to ask somebody's model about a graph.
+    """How to run a user's model on a graph.
 
     It is called `model(x, edge_index)`, with whatever else the graph holds under names that its forward takes (such as
     `edge_weight`), or `forward(model, graph)` where that is given. `embedding` names the submodule whose output is the
-    penultimate embedding (`"convs.0"`); a model of ours marks it by itself, and so can any other with a `Penultimate`.
-    `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within is asked.
+    penultimate embedding (`"convs.0"`); a model of gnnsafe.models marks it by itself, and so can any other with a
+    `Penultimate`. `task` says what its logits mean. Of a model that `torch.compile` wrapped, the one within runs.
     """
 
     model: nn.Module
@@ -76,14 +76,14 @@ class Classifier:
 
     @property
     def takes_prepared(self) -> bool:
-        """Whether the model is asked about a prepared graph as it is, as those of ours are."""
+        """Whether the model takes a prepared graph, as those of gnnsafe.models are."""
         return self.forward is None and not isinstance(staged(self.model), Whole)
 
     @property
     def as_made(self) -> bool:
-        """Whether it is a model of ours whose parts are those that it was made of, each with its own forward alone."""
+        """Whether it is one of gnnsafe.models, its parts are as they were made, and none has hooks or a new forward."""
         modules = parts(self.model)
-        usual = all(type(part) in PARTS or type(part).__module__.startswith("gnnsafe.models.") for part in modules)
+        usual = all(type(part) in OWN_LAYERS or type(part).__module__.startswith("gnnsafe.models.") for part in modules)
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in modules)
         return self.takes_prepared and usual and not hooked
 
@@ -93,23 +93,23 @@ class Classifier:
             f"{path}.{name}": value
             for path, part in self.model.named_modules(prefix="model")
             for name, value in vars(part).copy().items()  # which a forward in another thread may add to
-            if isinstance(value, PLAIN) and name != "training"
+            if isinstance(value, PLAIN_TYPES) and name != "training"
         }
 
     def settings(self) -> list[object]:
-        """What the model's answers depend on beside its weights, so far as it can be compared: numbers and hooks."""
+        """What the model's answers depend on besides its weights, so far as it can be compared: numbers and hooks."""
         parts = [vars(part) for part in self.model.modules()]
         hooks = [dict(part[name]) for part in parts for name in ("_forward_hooks", "_forward_pre_hooks")]
         return [self.numbers(), *hooks, *(part.get("forward") for part in parts)]
 
     def read(self, graph: Graph) -> Collection[str] | None:
-        """The names of the graph's attributes that the model reads beside x and edge_index; None: it may read any."""
+        """The names of the graph's attributes that the model reads besides x and edge_index; None: it may read any."""
         if self.takes_prepared:
             return ()
         return None if self.forward is not None else passed(self.model, graph)
 
     def __call__(self, graph: PreparedGraph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
-        """One forward in evaluation mode; `edit` changes the embedding on its way to the logits."""
+        """One forward pass in evaluation mode; `edit` changes the embedding on its way to the logits."""
         seen: list[Any] = []
 
         def pass_by(_module: nn.Module, _inputs: object, embedding: Any) -> Tensor | None:
@@ -117,8 +117,8 @@ class Classifier:
             seen.append(embedding.clone() if own else embedding)  # what comes after may work in place
             return None if edit is None else edit(embedding)
 
-        with borrowed(self.model, gradients=gradients) as modules:
-            place, before = self._place(modules), graph.versions()
+        with borrow(self.model, gradients=gradients) as modules:
+            place, before = self._embedding_module(modules), graph.versions()
             hook = place.register_forward_hook(pass_by) if place is not None else None
             try:
                 logits = self._logits(graph, modules)
@@ -131,7 +131,7 @@ class Classifier:
             logits, embeddings = logits.detach(), None if embeddings is None else embeddings.detach()
         return Outputs(logits, graph, self.task, self, embeddings)
 
-    def _place(self, modules: Sequence[nn.Module]) -> nn.Module | None:
+    def _embedding_module(self, modules: Sequence[nn.Module]) -> nn.Module | None:
         if self.embedding is not None:
             return self.model.get_submodule(self.embedding)
         marks = [module for module in modules if isinstance(module, Penultimate)]
@@ -152,7 +152,7 @@ class Classifier:
             'a sigmoid head, one logit for yes or no, is task="multilabel"',
         )  # fmt: skip
         if self.task == "multiclass" and nodes > 1:  # two numbers may sum to 1 by chance
-            distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, as a rule
+            distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, usually
                 (logits >= 0).all() and (logits.sum(dim=1) - 1).abs().max() < 1e-4
             )
             require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
@@ -194,7 +194,22 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may ask of that model."""
+    """Logits [nodes, classes] of a model, the graph that it read, and what else a method may need of that model.
+
+    Args:
+        logits: Unnormalised, one row per node and one column per class (or label).
+        graph: The graph that the model read; bare data is prepared here.
+        task: "multiclass", or "multilabel" where logits are those of sigmoids.
+        classifier: How to run the model again; None where logits came from elsewhere.
+        embedded: The penultimate embedding, [nodes, dimensions], where it is known; `embeddings` checks it.
+
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe.models import GCN
+    >>> graph = SimpleNamespace(x=torch.eye(3), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> outputs = Outputs.of(GCN(3, 8, 2), graph)
+    >>> outputs.logits.shape, outputs.embeddings.shape
+    (torch.Size([3, 2]), torch.Size([3, 8]))
+    """
 
     logits: Tensor
     graph: PreparedGraph
@@ -205,7 +220,7 @@ class Outputs:
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, PreparedGraph):
-            object.__setattr__(self, "graph", admitted(self.graph))
+            object.__setattr__(self, "graph", admit(self.graph))
 
     @classmethod
     def of(
@@ -218,12 +233,34 @@ class Outputs:
         embedding: str | None = None,
         task: Task = "multiclass",
     ) -> Outputs:
-        """One forward in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`."""
-        return Classifier(model, forward, embedding, task)(admitted(graph, num_features=num_features))
+        """One forward pass in evaluation mode, on a graph with `num_features` where that is known; see `Classifier`.
+
+        Args:
+            model: Any module called `(x, edge_index)` that returns logits.
+            graph: The graph.
+            num_features: How many features it must have; None: any number.
+            forward: How to call the model, `forward(model, data)`, where that is not `model(x, edge_index)`.
+            embedding: The name of the submodule that gives the penultimate embedding.
+            task: "multiclass", or "multilabel" where logits are those of sigmoids.
+
+        Returns:
+            Logits, embeddings where they are known, and the graph.
+
+        Raises:
+            InputError: The graph breaks a rule, or the model does not return finite, unnormalised logits for each node.
+        """
+        return Classifier(model, forward, embedding, task)(admit(graph, num_features=num_features))
 
     @once
     def embeddings(self) -> Tensor:
-        """The penultimate embedding, [nodes, dimensions], once it is known to be finite."""
+        """The penultimate embedding, [nodes, dimensions], checked to be finite.
+
+        Returns:
+            One row per node.
+
+        Raises:
+            InputError: No embedding is known, or it is NaN or infinite somewhere.
+        """
         if self.embedded is None:
             named = [name for name, _ in self.classifier.model.named_modules() if name] if self.classifier else []
             raise InputError(
@@ -234,12 +271,23 @@ class Outputs:
         return self.embedded
 
     def with_embeddings(self) -> Outputs:
-        """The same where an embedding is known; else logits stand for it, here and where the model is asked again."""
+        """The same where an embedding is known; else logits stand for it, here and where the model runs again.
+
+        Returns:
+            Outputs whose `embeddings` can be read.
+        """
         return self if self.embedded is not None else replace(self, embedded=self.logits)
 
     @once
     def without_edges(self) -> Outputs:
-        """The same model asked about the same nodes, each of them alone."""
+        """The same model run on the same nodes without edges.
+
+        Returns:
+            The outputs of a graph without edges.
+
+        Raises:
+            InputError: The logits came without a model.
+        """
         data: Any = self.graph.data
         attributes: dict[str, Any] = {}
         if not isinstance(data, NodeTypeGraph):  # which takes all edges away by itself
@@ -248,7 +296,19 @@ class Outputs:
         return self.again(self.graph.without_edges(**attributes))
 
     def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
-        """The same model asked again: about another graph, with gradients, or with an edited embedding."""
+        """The same model run again: on another graph, with gradients, or with an edited embedding.
+
+        Args:
+            graph: Another graph; None: the same.
+            gradients: Whether logits and embeddings keep their gradients.
+            edit: What is done to the embedding on its way to the logits.
+
+        Returns:
+            What the model gave this time.
+
+        Raises:
+            InputError: The logits came without a model, or an embedding is to be edited and none is known.
+        """
         if self.classifier is None:
             raise InputError("'outputs' must come from Outputs.of(model, graph) for a method that runs the model again")
         if edit is not None:
@@ -259,6 +319,13 @@ class Outputs:
         return found.with_embeddings() if self.embedded is self.logits else found
 
     def dense_features(self) -> Tensor:
-        """The features, dense."""
+        """The features, dense.
+
+        Returns:
+            A tensor [nodes, features].
+
+        Raises:
+            InputError: The features are not finite numbers of that shape.
+        """
         x = check_features(self.graph.x)
         return x.to_dense() if x.layout == torch.sparse_csr else x

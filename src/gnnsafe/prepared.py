@@ -1,4 +1,4 @@
-"""A graph made ready once, on the device that its tensors are on: checked, and with what is made of it kept."""
+"""A graph made ready once, on the device that its tensors are on: checked, and with what is made of it cached."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from gnnsafe.checks import check_features, check_tensor, full_precision
 from gnnsafe.devices import chosen_device
-from gnnsafe.edges import Edges, Kept
+from gnnsafe.edges import Cache, Edges
 from gnnsafe.errors import InputError, require
 from gnnsafe.graph import changed, moved, plain, stored
 from gnnsafe.modes import version
 from gnnsafe.once import once
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
 
-__all__ = ["Features", "PreparedGraph", "admitted", "check_graph", "prepare"]
+__all__ = ["Features", "PreparedGraph", "admit", "check_graph", "prepare"]
 
 Features = Matrix | Tensor
 Result = TypeVar("Result")
@@ -40,17 +40,17 @@ class PreparedGraph:
     data: Any
     x: Tensor
     edges: Edges
-    _of_features: Kept
-    _of_both: Kept
+    _of_features: Cache
+    _of_both: Cache
     _version: int | None
 
-    def __init__(self, data: Any, edges: Edges, of_features: Kept | None = None, of_both: Kept | None = None) -> None:
+    def __init__(self, data: Any, edges: Edges, of_features: Cache | None = None, of_both: Cache | None = None) -> None:
         values = {
             "data": data,
             "x": data.x,
             "edges": edges,
-            "_of_features": Kept() if of_features is None else of_features,
-            "_of_both": Kept() if of_both is None else of_both,
+            "_of_features": Cache() if of_features is None else of_features,
+            "_of_both": Cache() if of_both is None else of_both,
             "_version": version(data.x),
         }
         vars(self).update(values)
@@ -72,17 +72,17 @@ class PreparedGraph:
 
     @property
     def features(self) -> Features:
-        """X, as a sparse matrix where few of its entries are not 0; as it is where it asks for a gradient."""
+        """X, as a sparse matrix where few of its entries are not 0; as it is where it requires a gradient."""
         return self.x if self.x.requires_grad else self._of_features("features", lambda: _features(self.x))
 
-    def kept(self, key: Hashable, build: Callable[[], Result]) -> Result:
+    def cached(self, key: Hashable, build: Callable[[], Result]) -> Result:
         """What `build` makes of this graph's features and edges, once."""
         return self._of_both(key, build)
 
     def with_labels(self, **values: Any) -> PreparedGraph:
         """The same with other labels and masks."""
         read = ", ".join(sorted({"x", "edge_index"} & values.keys()))
-        require(not read, "with_labels", "be given what is neither features nor edges", read, "prepare it anew")
+        require(not read, "with_labels", "be given what is neither features nor edges", read, "prepare it again")
         return self.labelled_as(changed(self.data, **values))
 
     def labelled_as(self, data: Any) -> PreparedGraph:
@@ -100,17 +100,17 @@ class PreparedGraph:
     def read_as(self, features: Matrix) -> PreparedGraph:
         """The same for a model that reads X by products alone, which are those of this matrix."""
         self.check_unwritten()
-        kept = Kept()
-        kept("features", lambda: features)
-        return PreparedGraph(self.data, self.edges, kept)
+        cache = Cache()
+        cache("features", lambda: features)
+        return PreparedGraph(self.data, self.edges, cache)
 
     def without_edges(self, **attributes: Any) -> PreparedGraph:
         """The same with every node alone; `attributes` are those of no edges. What was made of features goes along."""
         self.check_unwritten()
         none = self.edge_index[:, :0]
-        edges = self.edges.kept("none", lambda: Edges(none, self.num_nodes, reused=self.edges.reused))
+        edges = self.edges.cached("none", lambda: Edges(none, self.num_nodes, reused=self.edges.reused))
         data = changed(self.data, **attributes, edge_index=edges.index)
-        return PreparedGraph(data, edges, self._of_features, self.kept("without edges", Kept))
+        return PreparedGraph(data, edges, self._of_features, self.cached("without edges", Cache))
 
     def both_ways(self) -> PreparedGraph:
         """The same with each edge in both directions, every one once: links that mean the same either way.
@@ -124,7 +124,7 @@ class PreparedGraph:
         own = ", ".join(sorted(held - {"edge_index"}))
         remedy = "set data to torch_geometric.transforms.ToUndirected()(data), and leave undirected out"
         require(not own, "undirected", "be False for a graph with attributes of edges", own, remedy)
-        edges, of_both = self.edges.both_ways(), self.kept("both ways", Kept)
+        edges, of_both = self.edges.both_ways(), self.cached("both ways", Cache)
         others = {name: None for name in ("adj", "adj_t") if getattr(data, name, None) is not None}
         return PreparedGraph(changed(data, edge_index=edges.index, **others), edges, self._of_features, of_both)
 
@@ -156,17 +156,17 @@ class PreparedGraph:
 
     @property
     def unwritten(self) -> bool:
-        """Whether nobody has written into its features or edges since it was prepared, as far as torch noticed."""
+        """Whether nothing was written into its features or edges since it was prepared, as far as torch noticed."""
         return version(self.x) == self._version and self.edges.unwritten
 
     def check_unwritten(self) -> None:
-        """Nobody has written into its features or edges."""
+        """Nothing was written into its features or edges."""
         same = version(self.x) == self._version
-        require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it anew")
+        require(same, "x", "be left as it was when the graph was prepared", "other features", "prepare it again")
         self.edges.check_unwritten()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, and what another process is handed, is prepared anew."""
+        """A copy, and what another process is handed, is prepared again."""
         return _prepared, (self.data, self.edges.reused)
 
     def __getattr__(self, name: str) -> Any:
@@ -186,7 +186,7 @@ class PreparedGraph:
 
 
 def prepare(data: Any) -> PreparedGraph:
-    """The graph, checked once and made ready for whatever reads it often.
+    """The graph, checked once and made ready for repeated use.
 
     Args:
         data: A PyG `Data`, or anything with `x` [nodes, features] (dense or CSR) and `edge_index` [2, edges].
@@ -196,12 +196,16 @@ def prepare(data: Any) -> PreparedGraph:
 
     Raises:
         InputError: Where features are not finite numbers, one row per node, or edges join nodes that do not exist.
+
+    >>> from types import SimpleNamespace
+    >>> prepare(SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]])))
+    PreparedGraph(nodes=2, features=2, edges=1, device='cpu')
     """
-    return admitted(data, reused=True)
+    return admit(data, reused=True)
 
 
-def admitted(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
-    """The graph, once it is known to be one: a prepared graph as it is, bare data prepared anew.
+def admit(data: Any, *, num_features: int | None = None, reused: bool = False) -> PreparedGraph:
+    """The graph, checked: a prepared graph as it is, bare data after preparing it.
 
     Bare data is `reused` or read once, which makes another way through it the cheapest.
     """
@@ -210,9 +214,9 @@ def admitted(data: Any, *, num_features: int | None = None, reused: bool = False
         _check(data, num_features)
         return _prepared(data, reused)
     data.check_unwritten()
-    held = stored(data.data)  # into which somebody's transform may have put others
+    held = stored(data.data)  # into which a user's transform may have put others
     same = held.get("x", data.x) is data.x and held.get("edge_index", data.edge_index) is data.edge_index
-    require(same, "data", "hold the features and edges that it was prepared with", "others", "prepare it anew")
+    require(same, "data", "hold the features and edges that it was prepared with", "others", "prepare it again")
     _check_width(data.x, num_features)
     return data
 
@@ -224,7 +228,7 @@ def _prepared(data: Any, reused: bool) -> PreparedGraph:
 
 def check_graph(data: Any) -> None:
     """Features are finite numbers, one row per node, and edges join nodes that exist."""
-    admitted(data)
+    admit(data)
 
 
 def _check(data: Any, num_features: int | None) -> None:

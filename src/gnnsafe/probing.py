@@ -1,4 +1,4 @@
-"""One look at a model that nobody here knows: does it write into its graph, answer by chance, keep a graph?"""
+"""One look at a model that gnnsafe does not know: does it write into its graph, give random answers, keep a graph?"""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gnnsafe.graph import stored
 from gnnsafe.hashing import content, entries
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.outputs import Classifier, Outputs
-from gnnsafe.prepared import PreparedGraph, admitted
+from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.regions import renumbered
 
-__all__ = ["ROUNDING", "gap", "probed"]
+__all__ = ["ROUNDING", "gap", "probe"]
 
 ROUNDING = 1e-4  # of the largest logit: what float32 may lose on the way, with a wide margin
 REORDERED = 1e-3  # of the largest logit: what sums in another order may differ by
-STEPS = 32  # of the model's own precision, where that is coarser
+ROUNDINGS = 32  # of the model's own precision, where that is coarser
 
 
-def probed(classifier: Classifier, graph: PreparedGraph) -> Outputs:
+def probe(classifier: Classifier, graph: PreparedGraph) -> Outputs:
     """The model's outputs on the graph; a model that writes into it is refused, what else is odd is said."""
     outputs = _unwritten(classifier, graph)
     name = type(classifier.model).__name__
@@ -82,19 +82,19 @@ def _unwritten(classifier: Classifier, graph: PreparedGraph) -> Outputs:
 
 
 def _by_number(classifier: Classifier, outputs: Outputs) -> float:
-    """By how much the logits differ once the nodes have other numbers; 0 where nobody can tell."""
+    """By how much the logits differ once the nodes have other numbers; 0 where that cannot be told."""
     graph = outputs.graph
     nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0), device="cpu").to(graph.x.device)
     try:
-        again = classifier(admitted(renumbered(graph.data, nodes, read=classifier.read(graph))))
-    except Exception:  # nobody knows what some rows belong to, or the model wants edges in an order of its own
+        again = classifier(admit(renumbered(graph.data, nodes, read=classifier.read(graph))))
+    except Exception:  # it is unknown what some rows belong to, or the model wants edges in an order of its own
         return 0.0
     return gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))
 
 
 def _precision(model: nn.Module, x: Tensor) -> float:
     tensors = [x, *model.parameters()]
-    return max([REORDERED, *(STEPS * torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point())])
+    return max([REORDERED, *(ROUNDINGS * torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point())])
 
 
 def _deaf(outputs: Outputs) -> bool:

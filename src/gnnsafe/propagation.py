@@ -26,8 +26,17 @@ class Propagation:
     """How scores are to be propagated, as data: `steps` times s ← α s + (1−α) W s, by default not at all.
 
     W is D⁻¹A, in which all in-neighbours count alike; or, where `weighting` is "similarity", softmax_j(1 − |e_i − e_j|)
-    with e the scores before the first step: a node listens to those that score as it does (EPGNN and EDBD, 2025). W is
+    with e the scores before the first step: neighbours of a similar score count more (EPGNN and EDBD, 2025). W is
     made once: given e, the propagated score is a weighted mean of it, whose shares are exact.
+
+    Args:
+        steps: How often, K; 0: not at all.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+        weighting: "equal", in which all in-neighbours count alike, or "similarity".
+
+    Raises:
+        InputError: A setting breaks its rule.
 
     >>> Propagation(steps=1)(torch.tensor([8.0, 0.0]), torch.tensor([[0], [1]])).tolist()  # 0 → 1
     [8.0, 4.0]
@@ -51,7 +60,19 @@ class Propagation:
         return diffused(scores, edge_index, steps=self.steps, alpha=self.alpha, isolated=self.isolated)
 
     def weights(self, edge_index: Tensor | Edges, node: int, scores: Tensor) -> Tensor:
-        """How much each node's score counts in that node's propagated one, float64; `scores` are those before it."""
+        """How much each node's score counts in that node's propagated one, float64; `scores` are those before it.
+
+        Args:
+            edge_index: Edges [2, edges] from the first row to the second, or prepared `Edges`.
+            node: The number of the node.
+            scores: Before propagation, one per node.
+
+        Returns:
+            A weight for each node, float64; they sum to 1, or to less where scores "decay".
+
+        Raises:
+            InputError: There is no such node, or an edge joins nodes that do not exist.
+        """
         edges = _edges_of(edge_index, scores)
         if self.weighting == "equal":
             matrix = edges.mean(torch.float64, self.isolated)
@@ -75,14 +96,14 @@ def check_propagation(steps: int, alpha: float, isolated: str, weighting: str = 
 def alike(scores: Tensor, edge_index: Tensor | Edges, isolated: Isolated = "keep") -> Matrix:
     """W with w_ij = softmax_j(1 − |e_i − e_j|) over the edges j → i, each as often as it is given; float64.
 
-    A node that nobody points to keeps its own score, or with `isolated="decay"` hears 0.
+    A node without in-neighbours keeps its own score, or with `isolated="decay"` averages to 0.
 
     >>> three = torch.tensor([[0, 1], [2, 2]])  # 0 → 2 ← 1, whose scores are 0 and log 3 away from 2's
     >>> alike(torch.tensor([1.0, 1.0 + math.log(3), 1.0]), three).csr.to_dense()[2]
     tensor([0.7500, 0.2500, 0.0000], dtype=torch.float64)
     """
     edges, values = _edges_of(edge_index, scores), scores.detach().double()
-    starts, sources, targets = edges.heard(isolated)
+    starts, sources, targets = edges.in_edges(isolated)
     likeness = 1 - (values.index_select(0, targets) - values.index_select(0, sources)).abs()
     highest = torch.full_like(values, -torch.inf).scatter_reduce(0, targets, likeness, "amax")
     weight = (likeness - highest[targets]).exp()
@@ -95,9 +116,9 @@ def propagate(
 ) -> Tensor:
     """Repeat s ← α s + (1−α) D⁻¹A s, `steps` times  (Wu et al., 2023, eq. 6).
 
-    A node hears those that point to it: row i of D⁻¹A averages over the edges j → i. Repeated edges count
-    as often as they are given, self-loops where they are given. D⁻¹A is undefined for a node that nobody points
-    to: `isolated="keep"` leaves its score alone, `"decay"` multiplies it by α at every step, as the paper's
+    A node averages over its in-neighbours: row i of D⁻¹A averages over the edges j → i. Repeated edges count
+    as often as they are given, self-loops where they are given. D⁻¹A is undefined for a node without
+    in-neighbours: `isolated="keep"` leaves its score alone, `"decay"` multiplies it by α at every step, as the paper's
     published runs do (which reads as "more OOD" when scores are negative energies).
 
     Args:
@@ -135,6 +156,20 @@ def weights(
 ) -> Tensor:
     """How much each node's score counts in a node's propagated one: its row of (αI + (1−α)D⁻¹A)^K, float64.
 
+    Args:
+        edge_index: Edges [2, edges] from the first row to the second, or prepared `Edges`.
+        node: The number of the node.
+        num_nodes: How many nodes the graph has.
+        steps: How often scores are propagated, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+
+    Returns:
+        A weight for each node; they sum to 1, or to less where scores "decay".
+
+    Raises:
+        InputError: There is no such node, an edge joins nodes that do not exist, or a setting breaks its rule.
+
     >>> weights(torch.tensor([[0, 1], [1, 2]]), 2, num_nodes=3).tolist()  # 0 → 1 → 2
     [0.25, 0.5, 0.25]
     """
@@ -162,6 +197,20 @@ def shares(
 ) -> Tensor:
     """What each node brings to a node's propagated score, w_j s_j: propagation is linear, so they sum to it exactly.
 
+    Args:
+        scores: Before propagation, one per node.
+        edge_index: Edges [2, edges] from the first row to the second, or prepared `Edges`.
+        node: The number of the node.
+        steps: How often scores are propagated, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+
+    Returns:
+        A share for each node, float64; their sum is the propagated score of `node`.
+
+    Raises:
+        InputError: A score is NaN or infinite, there is no such node, or a setting breaks its rule.
+
     >>> shares(torch.tensor([8.0, 0.0, 4.0]), torch.tensor([[0, 1], [1, 2]]), 2).tolist()
     [2.0, 0.0, 1.0]
     """
@@ -177,6 +226,19 @@ def diffused(
 
     A mean lies within the range of what it is made of, so where a sum or difference on the way left float32's, all of
     it is done again in double precision.
+
+    Args:
+        values: One number or one row per node, such as embeddings.
+        edge_index: Edges [2, edges] from the first row to the second, or prepared `Edges`.
+        steps: How often, K.
+        alpha: How much of its own value a node keeps at each step, from 0 to 1.
+        isolated: As for `propagate`.
+
+    Returns:
+        The values after K steps, of the same shape and precision.
+
+    Raises:
+        InputError: Edges join nodes that do not exist, or are on another device than the values.
     """
     edges = _edges_of(edge_index, values)
     constant = not (values.requires_grad and torch.is_grad_enabled())

@@ -1,4 +1,4 @@
-"""Random numbers of a training's own, out of torch's global ones; whoever draws those takes turns."""
+"""Random numbers of a training's own, out of torch's global ones; threads that draw those take turns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["DRAWING", "OwnRandomness"]
 
-DRAWING = threading.RLock()  # held by whoever draws torch's global random numbers
+DRAWING = threading.RLock()  # held while a thread draws torch's global random numbers
 if hasattr(os, "register_at_fork"):  # a child process has no other thread to give them back
     os.register_at_fork(before=DRAWING.acquire, after_in_parent=DRAWING.release, after_in_child=DRAWING.release)
 

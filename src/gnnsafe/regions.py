@@ -1,4 +1,4 @@
-"""Parts of a graph: whom nodes reach, and as much of it as decides about some of them."""
+"""Parts of a graph: which nodes others reach, and the part that determines the scores of some of them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Kind = Literal["node", "edge"]
 Read = Collection[str] | None
 
 NODES = ("x", "y", "z", "pos", "batch", "n_id", "mask")  # what PyG calls what nodes have
-NAMES = ("edge_index", "feature_names", "class_names")  # that are of neither
+WHOLE_GRAPH = ("edge_index", "feature_names", "class_names")  # that are of neither
 
 
 class Region(NamedTuple):
-    """The nodes that are asked about, and the part of the graph that decides about them."""
+    """The given nodes, and the part of the graph that determines their scores."""
 
     asked: Tensor
     """A mask of the graph's nodes."""
     part: Data
     where: Tensor
-    """A mask of the part's nodes: those that are asked about, in their order."""
+    """A mask of the part's nodes: the given ones, in their order."""
     kept: Tensor
     """A mask of the graph's nodes: those of the part."""
 
 
 def region(graph: PreparedGraph, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
-    """What the nodes in a mask touch (or only they), where each node hears of others from `reach` edges away.
+    """The nodes that those in a mask affect (or only these), where the receptive field is `reach` hops.
 
-    The part holds the receptive fields of the touched, and whoever points into them: a degree counts those.
+    The part holds the receptive fields of the affected nodes, and their in-neighbours, which degrees count.
     """
     asked = reached(graph.edge_index, nodes, reach) if touched else nodes
     kept = receptive_field(graph.edges, asked, reach)
@@ -68,7 +68,7 @@ def receptive_field(edges: Edges, nodes: Tensor, hops: int) -> Tensor:
 def excerpt(graph: PreparedGraph, mask: Tensor, hops: int) -> tuple[Tensor, Data]:
     """The nodes from which `hops` edges or fewer lead into a mask, and the subgraph of these, its features left out.
 
-    Who reads the features is told: they are on torch's meta device, of the right shape.
+    Reading the features is an error: they are on torch's meta device, of the right shape.
     """
     kept = receptive_field(graph.edges, mask, hops)
     source, target = graph.edge_index
@@ -95,7 +95,7 @@ def reached(edge_index: Tensor, nodes: Tensor, hops: int) -> Tensor:
 def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> Data:
     """The nodes in a mask and the edges of these numbers, renumbered; what has a row for each of them goes along.
 
-    `read` names what the model reads beside x and edge_index, None where that may be anything: see `row_kinds`.
+    `read` names what the model reads besides x and edge_index, None where that may be anything: see `row_kinds`.
     """
     kinds = row_kinds(graph, read, "node", "edge")
     kept = {"node": nodes.nonzero().flatten(), "edge": edges}
@@ -110,7 +110,7 @@ def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> D
 def renumbered(graph: Data, nodes: Tensor, *, read: Read = ()) -> Data:
     """The same graph with its nodes in this order, its edges sorted by target, and with them whatever has their rows.
 
-    Each node hears its neighbours in the order that it did: some sum them up in turn, or take the last of two loops.
+    Each node's in-edges keep their order: some sum them up in turn, or take the last of two loops.
     """
     edge_index = torch.argsort(nodes)[graph.edge_index.long()].to(graph.edge_index.dtype)
     order: dict[Kind, Tensor] = {"node": nodes, "edge": torch.argsort(edge_index[1], stable=True)}
@@ -132,7 +132,7 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
             require(not seen, f"data.{name}", "be left out where edges are, or a part of the graph is", "one")
         elif kind is not None and kind in wanted and size == sizes[kind]:
             found[name] = kind
-        elif kind is None and name not in NAMES and size in [sizes[kind] for kind in wanted]:
+        elif kind is None and name not in WHOLE_GRAPH and size in [sizes[kind] for kind in wanted]:
             require(
                 not seen, f"data.{name}", f"be called node_{name} or edge_{name}, by what its rows belong to",
                 f"{size} rows, as many as there are nodes or edges", "keep in the model what belongs to neither",

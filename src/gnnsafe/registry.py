@@ -36,7 +36,7 @@ class Registry(Mapping[str, type[Kind]]):
         [project.entry-points."gnnsafe.methods"]
         laplace = "their_package:Laplace"
 
-    It is imported when it is first asked for. One that cannot be used is left out, and a `RegistrationWarning` says
+    It is imported when first needed. One that cannot be used is left out, and a `RegistrationWarning` says
     whose it is and why.
     """
 
@@ -129,11 +129,11 @@ class Registry(Mapping[str, type[Kind]]):
         lacking = ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
         require(not isabstract(kind), self.noun, f"define {lacking}", f"{kind.__name__}, which does not")
         taken = self._classes.get(str(name), kind)
-        ours_again = taken not in self.own and _place(taken) == _place(kind)
-        require(taken is kind or ours_again, "name", "be free", f"'{name}', which is {'.'.join(_place(taken))}")
+        ours_again = taken not in self.own and _full_name(taken) == _full_name(kind)
+        require(taken is kind or ours_again, "name", "be free", f"'{name}', which is {'.'.join(_full_name(taken))}")
         self._check(kind)
         self._classes[str(name)] = kind
 
 
-def _place(kind: type) -> tuple[str, str]:
+def _full_name(kind: type) -> tuple[str, str]:
     return kind.__module__, kind.__qualname__

@@ -25,17 +25,22 @@ ROWS = 2**14  # that are in double precision at once
 class FeatureScaling:
     """How features are made comparable: x' = (x − center) / spread by columns, or x' = w x / Σ|x| by rows.
 
-    Mean and standard deviation are those of the training nodes alone: held-out nodes then have taught the detector
-    nothing, as its error rates ask. They are computed in float64, since an offset of 1e9 leaves float32 no digits. A
+    Mean and standard deviation are those of the training nodes alone: other nodes stay held out, as the error rates of
+    a detector require. They are computed in float64, since an offset of 1e9 leaves float32 no digits. A
     column that does not vary among training nodes carries nothing a model could have learnt, and becomes 0 everywhere.
     Sparse features stay sparse: their columns are divided by their root mean square and not shifted. Rows are the
     paper's, which sum to 1, times w, the mean number of entries that training nodes have: an entry is then about 1
     whatever it counts, and training needs no more epochs than with words as they are.
     What is fitted is kept on the CPU, and applied on the device of the features.
+
+    Raises:
+        InputError: `factor` or `center` is not one finite float64 number per column (by rows: `factor` one in all).
     """
 
     kind: Literal["standard", "rows"]
+    """By columns, or by rows."""
     center: Tensor | None = None
+    """The mean of each column, float64; None by rows."""
     factor: Tensor | None = None
     """1 / spread of each column, 0 where it does not vary; or w alone. Float64."""
 
@@ -53,8 +58,8 @@ class FeatureScaling:
         return tensor
 
     @classmethod
-    def fitted(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
-        """The scaling that the features of the training nodes in `mask` ask for.
+    def fit(cls, x: Tensor, mask: Tensor, scale: Scale = "auto") -> FeatureScaling | None:
+        """The scaling that suits the features of the training nodes in `mask`.
 
         Args:
             x: Features, [nodes, features], dense or CSR.
@@ -64,6 +69,10 @@ class FeatureScaling:
 
         Returns:
             The scaling; None where features are to be left as they are.
+
+        Raises:
+            UnknownNameError: There is no such `scale`.
+            InputError: Features or mask break a rule.
         """
         require_known("scale", scale, get_args(Scale))
         check_features(x)

@@ -43,7 +43,7 @@ def check_gamma(gamma: float) -> None:
 
 def check_unnormalised(energies: Tensor) -> None:
     """Log-probabilities have no energy: it is 0 for every node, and what is left of it rounding."""
-    few = energies[:10].tolist()  # which tell, as a rule
+    few = energies[:10].tolist()  # which tell, usually
     energetic = any(abs(one) > 1e-4 for one in few) or bool((energies.abs() > 1e-4).any())
     require(
         energetic or not few, "logits", "be unnormalised to have an energy", "log-probabilities",

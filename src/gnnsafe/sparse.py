@@ -50,7 +50,7 @@ class Matrix(ABC):
     @property
     @abstractmethod
     def T(self) -> Matrix:  # noqa: N802 - as torch and numpy call it
-        """The transpose, made when it is first asked for: scores that are propagated once never do."""
+        """The transpose, made when first needed: scores that are propagated once never do."""
 
     @abstractmethod
     def times(self, dense: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Sparse(Matrix):
     def __init__(self, matrix: Any) -> None:
         self.csr = matrix if isinstance(matrix, Tensor) else torch_csr(sp.csr_array(matrix))
         self.shape = (self.csr.shape[0], self.csr.shape[1])
-        self.parts = csr_parts(self.csr)  # each of which torch makes anew whenever it is asked for it
+        self.parts = csr_parts(self.csr)  # each of which torch makes again whenever it is asked for it
 
     @once
     def T(self) -> Sparse:  # noqa: N802 - as torch and numpy call it

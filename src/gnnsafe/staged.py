@@ -38,7 +38,7 @@ class Staged(Protocol):
 
 
 class Whole:
-    """Somebody's model as stages: all of it is the tail."""
+    """A user's model as stages: all of it is the tail."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -61,7 +61,7 @@ def staged(model: nn.Module) -> Staged:
     """The model itself where its stages are its forward, else all of it as one.
 
     They are where the forward is defined beside the stages or above them, and so calls them; not where a subclass or
-    somebody's code gave the model another forward, or hooks that a forward would call.
+    a user's code gave the model another forward, or hooks that a forward would call.
     """
     hooked = "forward" in vars(model) or model._forward_hooks or model._forward_pre_hooks or model._backward_hooks
     in_stages = not hooked and _in_stages(cast(Any, type(model)), getattr(type(model), "forward", None))

@@ -27,7 +27,7 @@ __all__ = ["Tiles", "by_target"]
 
 SIDE = 2**18  # nodes along a tile: what is fetched for them stays where it is fetched from fast
 ROWS = 2**14  # nodes whose incoming edges are sorted at once
-PARTS = 16  # of the edges, which are put into groups one by one: each thread needs memory for one of them
+EDGE_PARTS = 16  # of the edges, which are put into groups one by one: each thread needs memory for one of them
 FEW = 2**18  # edges that are not worth a thread: to be put into tiles
 FEW_TO_SUM = 2**21  # the same, to be summed as they are
 BLOCK = 2**17  # edges that are summed at once
@@ -123,7 +123,7 @@ def _grouped(edge_index: Any, group: Callable[[Any, Any], Any] | None, groups: i
     """The edges, part by part, in so many groups; as they are where there is only one."""
     size = edge_index.shape[1]
     length = max(
-        FEW_TO_SUM if group is None else FEW, -(-size // PARTS)
+        FEW_TO_SUM if group is None else FEW, -(-size // EDGE_PARTS)
     )  # whatever the number of threads, so that sums are the same
 
     def part(start: int) -> Grouped:

@@ -1,4 +1,4 @@
-"""Values read from JSON, held against the types that a dataclass declares for them."""
+"""Values read from JSON, checked against the types that a dataclass declares for them."""
 
 from __future__ import annotations
 

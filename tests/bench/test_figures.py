@@ -9,7 +9,7 @@ from gnnsafe.training import CrossEntropy
 def test_figure_1_is_twitch_and_a_temporal_shift(data_root):
     cells = figure_cells(1, 1, 200, str(data_root))
     assert [(cell.dataset, cell.shift, cell.seed) for cell, _ in cells] == [
-        ("twitch", "domain", 0), ("arxiv-topics", "time", 0)  # Arxiv is not at hand
+        ("twitch", "domain", 0), ("arxiv-topics", "time", 0)  # Arxiv is not available
     ]  # fmt: skip
     assert all({r.name for r in recipes} == {"Energy", "GNNSafe", "GNNSafe++"} for _, recipes in cells)
 

@@ -96,7 +96,7 @@ def changed(**changes):
     ("rule", "change", "text"),
     [
         ("data", changed(data="abc"), "synthetic has fingerprint abc, not "),
-        ("data", changed(dataset="nowhere"), "nowhere is not at hand"),
+        ("data", changed(dataset="nowhere"), "nowhere is not available"),
         ("seeds", lambda r: None if (r.method, r.seed) == ("MSP", 1) else r, "synthetic feature, MSP: seeds 1 of 3"),
         ("seeds", lambda r: None if r.seed else r, "1 seeds, at least 3 are asked for"),
         ("selection", changed(selection="test"), "chosen on test data"),

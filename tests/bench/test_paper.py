@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from gnnsafe.bench import paper
-from gnnsafe.bench.paper import SHIFTS
+from gnnsafe.bench.paper import PAPER_SHIFTS
 
 TABLES = Path(__file__).parents[3] / "shared" / "paper" / "tables.csv"
 
 
 def test_figures_of_table_2():
-    assert [paper.published("cora", shift, "GNNSafe") for shift in SHIFTS] == [87.52, 93.44, 92.80]
-    assert [paper.published("cora", shift, "GNNSafe++") for shift in SHIFTS] == [90.62, 95.56, 92.75]
+    assert [paper.published("cora", shift, "GNNSafe") for shift in PAPER_SHIFTS] == [87.52, 93.44, 92.80]
+    assert [paper.published("cora", shift, "GNNSafe++") for shift in PAPER_SHIFTS] == [90.62, 95.56, 92.75]
     assert paper.published("cora", "label", "MSP", "ID_ACC") == 88.92
     assert paper.published("cora", "label", "ours") is None
     assert paper.published("pubmed", "label", "MSP") is None
@@ -35,13 +35,13 @@ def test_margins_are_those_of_the_published_runs():
 
 
 def test_settings_of_the_tables_are_those_with_a_figure():
-    for dataset in (*paper.DATASETS, "citeseer", "synthetic"):
+    for dataset in (*paper.PAPER_NAMES, "citeseer", "synthetic"):
         for shift in ("structure", "feature", "label", "domain", "time", "rewire", "planted-feature"):
             figure = paper.published(dataset, shift, "MSP")
             assert paper.in_tables(dataset, shift) == (figure is not None), (dataset, shift)
 
 
-@pytest.mark.skipif(not TABLES.is_file(), reason="the paper's tables are not at hand")
+@pytest.mark.skipif(not TABLES.is_file(), reason="the paper's tables are not available")
 def test_figures_are_those_of_the_paper():
     ours = Path(paper.__file__).with_name("paper.csv")
     with ours.open() as a, TABLES.open() as b:

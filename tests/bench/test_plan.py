@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gnnsafe.bench import paper
-from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.bench.plan import Cell, Plan, available_datasets, read_plan
 from gnnsafe.bench.run import attempts
 from gnnsafe.datasets import DATASETS, load_benchmark
 from gnnsafe.errors import InputError
@@ -25,7 +25,7 @@ def test_all_shifts_of_the_protocol_seed_by_seed():
 
 def test_where_the_papers_protocol_is_named_so_are_its_methods():
     (_, recipes), *_ = Plan(("cora",), ("structure",), seeds=1, protocol="paper").cells()
-    assert {recipe.name for recipe in recipes} == {*paper.METHODS, "GNNSafe, keep"}
+    assert {recipe.name for recipe in recipes} == {*paper.PAPER_METHODS, "GNNSafe, keep"}
     (_, recipes), *_ = Plan(("cora",), ("structure",), seeds=1).cells()
     assert len(recipes) > 40
     (_, recipes), *_ = Plan(("cora",), ("structure",), ("knn",), seeds=1, protocol="paper").cells()
@@ -123,9 +123,9 @@ def test_every_recipe_does_with_the_id_classes_only():
 
 def test_the_papers_data_sets_at_hand(data_root):
     """Arxiv is not, so that its substitute is; and PubMed by year is in every order."""
-    found = datasets_at_hand(str(data_root))
+    found = available_datasets(str(data_root))
     assert found[:4] == ("cora", "amazon-photo", "coauthor-cs", "twitch")
-    assert found[4:] == tuple(name for name in ("arxiv-topics", "pubmed-years") if DATASETS[name].at_hand(data_root))
+    assert found[4:] == tuple(name for name in ("arxiv-topics", "pubmed-years") if DATASETS[name].available(data_root))
     cells = [cell for cell, _ in Plan(("pubmed-years", "arxiv-topics"), ("time",), seeds=1).cells()]
     assert [(cell.dataset, cell.protocol) for cell in cells] == [
         ("pubmed-years", "paper"), ("pubmed-years", "rigorous"), ("arxiv-topics", "paper"),

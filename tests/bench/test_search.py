@@ -10,14 +10,14 @@ from gnnsafe.bench import paper
 from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import attempts
-from gnnsafe.bench.search import FOLDER, STEPS, Trial, blind, settled, trials
+from gnnsafe.bench.search import FOLDER, SEARCH_STEPS, Trial, blind, settled, trials
 from gnnsafe.bench.store import read
-from gnnsafe.bench.study import Task, tasks
+from gnnsafe.bench.study import CellTask, tasks
 from gnnsafe.cli import bench as module
 from gnnsafe.methods import MSP, Energy, GNNSafe
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
-RATES, MARGINS = STEPS
+RATES, MARGINS = SEARCH_STEPS
 TINY = ["bench", "--datasets", "synthetic", "--shifts", "label,feature", "--methods", "gnnsafe,msp,gnnsafe++",
         "--epochs", "2", "--seeds", "2", "--jobs", "1", "--search"]  # fmt: skip
 
@@ -98,12 +98,12 @@ def test_a_trial_never_touches_test_data(shift, protocol, tmp_path, monkeypatch)
     found = trial.carry_out()
     assert [(r.error, r.metrics, r.val_loss) for r in found] == [("", r.metrics, r.val_loss) for r in expected]
     with pytest.raises(AssertionError, match="test data were asked for"):  # and what is no trial would touch them
-        Task(trial.cell, recipes, None, "data", "1", tmp_path).benchmark().ood.items()
+        CellTask(trial.cell, recipes, None, "data", "1", tmp_path).benchmark().ood.items()
 
 
 def test_learning_rates_are_tried_once_for_each_training_and_margins_for_each_recipe(tmp_path):
     plan = Plan(("cora",), ("label", "feature"), ("msp", "gnnsafe", "energy-ft", "gnnsafe++", "gpn"), seeds=3)
-    work = [Task(cell, recipes, None, "data", "1", tmp_path) for cell, recipes in plan.cells()]
+    work = [CellTask(cell, recipes, None, "data", "1", tmp_path) for cell, recipes in plan.cells()]
     rates = trials(work, RATES)
     assert {(trial.cell.seed, trial.folder) for trial in rates} == {(0, tmp_path / FOLDER)}
     assert len(rates) == 2 * 4 * 3  # shifts × (cross-entropy, two margins, GPN's) × rates
@@ -130,7 +130,7 @@ def outcomes(work, step, figure):
 
 def work_of(protocol, tmp_path, methods=("gnnsafe", "gnnsafe++")):
     plan = Plan(("cora",), ("feature", "label"), methods, seeds=2, protocol=protocol)
-    return [Task(cell, recipes, None, "data", "1", tmp_path) for cell, recipes in plan.cells()]
+    return [CellTask(cell, recipes, None, "data", "1", tmp_path) for cell, recipes in plan.cells()]
 
 
 LOSSES = {"feature": {0.1: 1.0, 0.01: 3.0, 0.001: 1.9}, "label": {0.1: 5.0, 0.01: 2.0, 0.001: 2.1}}

@@ -11,7 +11,7 @@ from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import run
 from gnnsafe.bench.store import read
-from gnnsafe.bench.study import Task, code_version, data_fingerprint, demo_cell, given_up, memory_needed, tasks
+from gnnsafe.bench.study import CellTask, code_version, data_fingerprint, demo_cell, given_up, memory_needed, tasks
 from gnnsafe.methods import MSP
 from gnnsafe.training import CrossEntropy, EnergyMargin
 
@@ -20,8 +20,8 @@ PLAIN = Recipe("MSP", CrossEntropy(), MSP())
 
 
 @pytest.fixture
-def task(tmp_path) -> Task:
-    return Task(CELL, [PLAIN], None, "data", "1.0", tmp_path)
+def task(tmp_path) -> CellTask:
+    return CellTask(CELL, [PLAIN], None, "data", "1.0", tmp_path)
 
 
 def test_a_record_for_each_graph_explains_its_figures(task):

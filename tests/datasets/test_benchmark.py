@@ -10,7 +10,7 @@ import torch_geometric.data
 
 from gnnsafe import load_benchmark
 from gnnsafe.datasets import cora
-from gnnsafe.datasets.planetoid import PARTS
+from gnnsafe.datasets.planetoid import PICKLES
 from gnnsafe.errors import DataNotFoundError, UnknownNameError
 
 SHIFTS = ("structure", "feature", "label")
@@ -153,7 +153,7 @@ class TestDownload:
             benchmark = load_benchmark("cora", shift="label", root=tmp_path)  # a folder without Cora
             assert benchmark.source.startswith(str(tmp_path / "cache" / "gnnsafe" / "Planetoid"))
             assert "public split" in benchmark.source
-        assert calls == [f"ind.cora.{part}" for part in PARTS]  # once
+        assert calls == [f"ind.cora.{part}" for part in PICKLES]  # once
 
     def test_one_message_lists_what_was_tried_and_what_to_do(self, tmp_path):
         with pytest.raises(DataNotFoundError) as error:

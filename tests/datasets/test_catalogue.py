@@ -1,4 +1,4 @@
-"""Every data set against its published counts, on real files where they are at hand."""
+"""Every data set against its published counts, on real files where they are available."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SINGLE = ["cora", "pubmed", "amazon-photo", "coauthor-cs"]
 @pytest.fixture(scope="module")
 def everything(data_root) -> Path:
     if not (data_root / "Coauthor").is_dir():
-        pytest.skip("not all real data sets are at hand")
+        pytest.skip("not all real data sets are available")
     return data_root
 
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_published_counts(everything, name):
     dataset = DATASETS[name]
-    assert dataset.at_hand(everything)
+    assert dataset.available(everything)
     data, source = dataset.graph(everything, 0)
     counts = (data.num_nodes, data.num_edges, str(data.num_features), int(data.y.max()) + 1)
     assert counts == (dataset.nodes, dataset.edges, dataset.features, dataset.classes)
@@ -134,7 +134,7 @@ def test_pubmed_years(everything):
 
 
 def test_pubmed_years_without_its_file(tmp_path):
-    with pytest.raises(DataNotFoundError, match=r"pubmed-years is nowhere to be had\. Tried: .*PubMedTemporal"):
+    with pytest.raises(DataNotFoundError, match=r"pubmed-years was not found\. Tried: .*PubMedTemporal"):
         load_benchmark("pubmed-years", shift="time", root=tmp_path)
 
 
@@ -165,7 +165,7 @@ def small(monkeypatch):
 
 def test_arxiv_of_other_counts_is_refused(tmp_path, monkeypatch):
     write_arxiv(tmp_path)
-    found = r"\(got 60 nodes, 200 edges, 8 features, 5 classes in .*raw\); fetch its files anew, or .*read_graph$"
+    found = r"\(got 60 nodes, 200 edges, 8 features, 5 classes in .*raw\); download its files again, or .*read_graph$"
     with pytest.raises(InputError, match=r"^'arxiv' must have .* 128 features, 40 classes " + found):
         load_benchmark("arxiv", shift="time", root=tmp_path)
     monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 40, 5)))  # a cached copy is no way round
@@ -174,8 +174,8 @@ def test_arxiv_of_other_counts_is_refused(tmp_path, monkeypatch):
 
 
 def test_arxiv_topics(data_root):
-    if not DATASETS["arxiv-topics"].at_hand(data_root):
-        pytest.skip("the guesses of arxiv's topics are not at hand")
+    if not DATASETS["arxiv-topics"].available(data_root):
+        pytest.skip("the guesses of arxiv's topics are not available")
     dataset, benchmark = DATASETS["arxiv-topics"], load_benchmark("arxiv-topics", shift="time", root=data_root)
     data, year = arxiv.TOPICS.load(data_root)[0], benchmark.id.year
     counts = (data.num_nodes, data.num_edges, str(data.num_features), benchmark.num_classes)
@@ -215,8 +215,8 @@ def test_guesses_as_features(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("guesses", "message"),
     [
-        ("1\n2,x\n3\n", r"guesses.csv.gz must be gzipped lines of class numbers \(got: .*'x'.*\); fetch it anew"),
-        ("1\n2,40\n3\n", r"guesses.csv.gz must name classes from 0 to 39 \(got \[2, 40\]\); fetch it anew"),
+        ("1\n2,x\n3\n", r"guesses.csv.gz must be gzipped lines of class numbers \(got: .*'x'.*\); download it again"),
+        ("1\n2,40\n3\n", r"guesses.csv.gz must name classes from 0 to 39 \(got \[2, 40\]\); download it again"),
         ("1\n2\n", r"node-label.csv.gz must have a row for each of 2 nodes \(got 3\)"),
     ],
 )
@@ -228,7 +228,7 @@ def test_broken_guesses(tmp_path, guesses, message):
 
 def test_arxiv(tmp_path, small):
     tables = write_arxiv(tmp_path)
-    assert DATASETS["arxiv"].at_hand(tmp_path)
+    assert DATASETS["arxiv"].available(tmp_path)
     benchmark = load_benchmark("arxiv", shift="time", root=tmp_path)
     year = torch.from_numpy(tables["node_year"][:, 0])
     np.testing.assert_allclose(benchmark.id.x, tables["node-feat"], rtol=1e-5)
@@ -264,7 +264,7 @@ def test_arxiv_from_broken_files(tmp_path):
     label = tmp_path / "ogbn_arxiv" / "raw" / "node-label.csv.gz"
     whole = label.read_bytes()
     label.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"node-label.csv.gz must be a gzipped table of numbers .*; fetch it anew"):
+    with pytest.raises(InputError, match=r"node-label.csv.gz must be a gzipped table of numbers .*; download it again"):
         load_benchmark("arxiv", shift="time", root=tmp_path)
     label.write_bytes(gzip.compress(b"1\n2\n"))
     with pytest.raises(InputError, match=r"node-label.csv.gz must have a row for each of 60 nodes \(got 2\)"):
@@ -286,7 +286,7 @@ def test_arxiv_is_downloaded_as_ogb_ships_it(tmp_path, monkeypatch):
         DataNotFoundError, match=r"must have 169,343 nodes, .* \(got 60 nodes, .* a download, not kept\)"
     ):
         load_benchmark("arxiv", shift="time")
-    assert not DATASETS["arxiv"].at_hand(None)
+    assert not DATASETS["arxiv"].available(None)
     shutil.rmtree(tmp_path / "zip")
     monkeypatch.setattr(arxiv, "ARXIV", replace(arxiv.ARXIV, counts=(60, 200, 8, 5)))
     assert load_benchmark("arxiv", shift="time").id.num_nodes == 60
@@ -301,7 +301,7 @@ d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6
 f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95
 d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7
 2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4
-"""  # as three files in public repositories state them; what these state of Cora and PubMed fits the files at hand
+"""  # as three files in public repositories state them; what these state of Cora and PubMed fits the files available
 
 
 def test_the_hash_of_citeseer_is_that_of_the_published_ones():
@@ -332,11 +332,11 @@ def test_a_download_is_read_by_us_alone(files, tmp_path, monkeypatch):
     monkeypatch.setattr(torch_geometric.data, "download_url", download)
     for part in (torch_geometric.datasets.twitch, torch_geometric.datasets.amazon, torch_geometric.datasets.coauthor):
         monkeypatch.setattr(part, "download_url", download)
-    with pytest.raises(DataNotFoundError, match=r"nowhere to be had\. Tried: .* a download \((?!a pickle)"):
+    with pytest.raises(DataNotFoundError, match=r"was not found\. Tried: .* a download \((?!a pickle)"):
         files.load(None)
     assert [url.rpartition("/")[2] for url in fetched] == list(files.files)
     assert all(url.startswith("https://") and "{" not in url for url in fetched)
-    assert not files.at_hand(None)
+    assert not files.available(None)
 
 
 @pytest.mark.parametrize("name", ["cora", "pubmed"])
@@ -378,7 +378,7 @@ def test_synthetic_in_a_size_of_ones_own():
         assert (graph.num_nodes, graph.num_features) == (400, 60)
         assert 700 < graph.num_edges <= 900
     assert benchmark.num_classes == 4
-    with pytest.raises(ValueError, match=r"'nodes' must be left out but for 'synthetic' \(got 5\)"):
+    with pytest.raises(ValueError, match=r"'nodes' must be given only for 'synthetic' \(got 5\)"):
         load_benchmark("cora", shift="label", nodes=5)
     with pytest.raises(ValueError, match=r"'option' must be one of nodes, .* \(got 'node'\); did you mean 'nodes'"):
         load_benchmark("synthetic", shift="label", node=5)
@@ -406,6 +406,6 @@ def test_planted_nodes_stand_among_id_nodes(shift):
 )
 def test_what_is_not_at_hand_is_said(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert not DATASETS[name].at_hand(tmp_path)
-    with pytest.raises(DataNotFoundError, match=r"is nowhere to be had\. Tried: .*, a download \(.*\)\. Pass root="):
+    assert not DATASETS[name].available(tmp_path)
+    with pytest.raises(DataNotFoundError, match=r"was not found\. Tried: .*, a download \(.*\)\. Pass root="):
         load_benchmark(name, shift=DATASETS[name].shifts[-3], root=tmp_path)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.io import read_planetoid_data
 
-from gnnsafe.datasets.planetoid import PARTS, read_planetoid
+from gnnsafe.datasets.planetoid import PICKLES, read_planetoid
 from gnnsafe.errors import InputError
 
 
@@ -65,10 +65,10 @@ class Malicious:
         return self.call, self.given
 
 
-@pytest.mark.parametrize("part", [part for part in PARTS if part not in ("x", "test.index")])  # x is not opened
+@pytest.mark.parametrize("part", [part for part in PICKLES if part not in ("x", "test.index")])  # x is not opened
 def test_a_pickle_that_would_run_code_is_refused_and_not_run(tmp_path, part):
     trace = tmp_path / "trace"
-    said = rf"ind.cora.{part} must hold .* \(got .*, which was not run\); fetch it anew$"
+    said = rf"ind.cora.{part} must hold .* \(got .*, which was not run\); download"
     for call, given in [(exec, (f"open({str(trace)!r}, 'w')",)), (os.mkdir, (str(trace),)), (eval, ("1",))]:
         with pytest.raises(InputError, match=said):
             read_planetoid(write(tmp_path, **{part: Malicious(call, *given)}), "cora")

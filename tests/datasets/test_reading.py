@@ -20,7 +20,7 @@ from torch_geometric.data import Data, HeteroData
 
 from gnnsafe import read_graph
 from gnnsafe.errors import GraphFileError, MissingExtraError
-from gnnsafe.prepared import admitted
+from gnnsafe.prepared import admit
 
 NODES = {
     "id": ["ann", "bob", "cy", "dan"],
@@ -64,7 +64,7 @@ def refusal(path: Path, **options: object) -> str:
 @FORMATS
 def test_a_folder_of_tables(tmp_path, ending):
     data = read_graph(write_graph(tmp_path, ending))
-    admitted(data, num_features=2)
+    admit(data, num_features=2)
     assert data.x.tolist() == [[30, 1.5], [41, 1.75], [52, 2], [63, 1.25]]
     assert data.x.dtype == torch.float32
     assert data.x.is_contiguous()
@@ -215,7 +215,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_trouble(tmp_path):
 def test_undirected_adds_reverses_and_removes_repeats(tmp_path, ending):
     data = read_graph(write_graph(tmp_path, ending), undirected=True)
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
-    admitted(data)
+    admit(data)
 
 
 @FORMATS
@@ -501,7 +501,7 @@ def write_arrays(file: Path, **changes: np.ndarray | None) -> Path:
 @pytest.mark.parametrize("name", ["graph.npz", "graph.pt"])
 def test_named_arrays(tmp_path, name):
     data = read_graph(write_arrays(tmp_path / name))
-    admitted(data, num_features=2)
+    admit(data, num_features=2)
     assert data.x.dtype == torch.float32
     assert data.x.tolist() == ARRAYS["x"].tolist()
     assert data.edge_index.dtype == torch.int64
@@ -550,7 +550,7 @@ def test_the_real_photo_file_as_pyg_reads_it(data_root):
 
     file = next((data_root / "Amazon").rglob("*.npz"), None)
     if file is None:
-        pytest.skip("no Amazon-Photo at hand")
+        pytest.skip("no Amazon-Photo available")
     data, expected = read_graph(file, undirected=True), read_npz(str(file))
     assert torch.equal(data.x, expected.x)
     assert torch.equal(data.y, expected.y)

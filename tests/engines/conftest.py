@@ -94,7 +94,7 @@ def detector(method: Any, backbone: str = "GCN", *, by_class: bool = False, **se
 
 @pytest.fixture
 def opened(request: pytest.FixtureRequest) -> Any:
-    """The engine of a name, which stores in a folder; Spark is started only where it is asked for."""
+    """The engine of a name, which stores in a folder; Spark is started only where it is wanted."""
 
     def engine(name: str, folder: Path) -> Any:
         if name == "spark":

@@ -119,7 +119,7 @@ def test_false_discoveries_by_class_of_scaled_features_in_files(name, opened, tm
 
     known, graph = block_graph(300), new_graph("all")
     known.class_names = ["a", "b", "c"]
-    scaling = FeatureScaling.fitted(known.x, known.train_mask, "standard")
+    scaling = FeatureScaling.fit(known.x, known.train_mask, "standard")
     made = gnnsafe.Detector(trained(), GNNSafe(steps=1), scaling=scaling).fit(known).calibrate(known, by_class=True)
     graph.x[:40, :3] *= -3.0
     folder = write(graph, tmp_path / "graph")

@@ -109,15 +109,15 @@ def test_steps_keep_what_is_read_later_and_nothing_else():
     one = Column()
     stages = [
         Stage(lambda block: {"b": block["a"] + 1, "unread": block["a"]}, {"b": one, "unread": one}, ["a"]),
-        Stage(lambda block: {"c": block["heard"] * block["d"]}, {"c": one}, ["b", "d"], hears=True),
+        Stage(lambda block: {"c": block["aggregated"] * block["d"]}, {"c": one}, ["b", "d"], aggregates=True),
         Stage(lambda block: {"e": block["c"] - block["b"]}, {"e": one}, ["c", "b"]),
     ]
     first, second, third = steps_of(stages, ["e"])
     assert [set(step.makes) for step in (first, second, third)] == [{"b"}, {"c"}, {"e"}]
     assert [set(step.keeps) for step in (first, second, third)] == [{"d"}, {"b"}, set()]
     assert len(steps := merged([first, second, third])) == 2
-    assert (set(steps[1].makes), steps[1].keeps, steps[1].hears) == ({"e"}, (), True)
-    block = {"b": torch.tensor([[2.0]]), "d": torch.tensor([[3.0]]), "heard": torch.tensor([[5.0]])}
+    assert (set(steps[1].makes), steps[1].keeps, steps[1].aggregates) == ({"e"}, (), True)
+    block = {"b": torch.tensor([[2.0]]), "d": torch.tensor([[3.0]]), "aggregated": torch.tensor([[5.0]])}
     assert steps[1].function(block)["e"].item() == 5 * 3 - 2
 
 

@@ -80,7 +80,7 @@ def test_log_probabilities_have_no_energy():
 
 
 def test_gnnsafe_by_hand():
-    # 1 hears 0, nobody speaks to 0; log 8 = 3 log 2: after one step −(½ + ½·3) log 2, after two −(1 + 1.5) log 2
+    # 1 hears 0, no edges lead to 0; log 8 = 3 log 2: after one step −(½ + ½·3) log 2, after two −(1 + 1.5) log 2
     own, heard = -math.log(8), -2.5 * math.log(2)
     assert GNNSafe().score(OUTPUTS).tolist() == pytest.approx([own, heard])
     assert GNNSafe(steps=1).score(OUTPUTS)[1].item() == pytest.approx(-2 * math.log(2))

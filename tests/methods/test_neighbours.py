@@ -22,7 +22,7 @@ class Sum(nn.Module):
 
 
 def test_agreement_by_hand():
-    # p = (¾, ¼), (¼, ¾), (½, ½); 0 → 2, 1 → 2; nobody points to 0 and 1
+    # p = (¾, ¼), (¼, ¾), (½, ½); 0 → 2, 1 → 2; 0 has no in-neighbours and 1
     z = torch.tensor([[math.log(3.0), 0.0], [0.0, math.log(3.0)], [0.0, 0.0]])
     graph = SimpleNamespace(x=z, edge_index=torch.tensor([[0, 1], [2, 2]]))
     assert Agreement().score(Outputs(z, graph)).tolist() == pytest.approx([0.0, 0.0, -0.5])
@@ -31,7 +31,7 @@ def test_agreement_by_hand():
 
 
 def test_edge_disagreement_by_hand():
-    # node 1 alone: p = (½, ½); hearing 0: (¾, ¼). KL = ½ log(2/3) + ½ log 2; node 0 hears nobody
+    # node 1 alone: p = (½, ½); hearing 0: (¾, ¼). KL = ½ log(2/3) + ½ log 2; node 0 has no in-neighbours
     x = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]])
     outputs = Outputs.of(Sum(), SimpleNamespace(x=x, edge_index=torch.tensor([[0], [1]])))
     assert EdgeDisagreement().score(outputs).tolist() == pytest.approx([0.0, math.log(4 / 3) / 2])

@@ -55,7 +55,7 @@ def graph(seed: int, nodes: int = 24, classes: int = 3, edges: int = 60) -> Simp
 
 
 def both(name: str, data: SimpleNamespace, model: nn.Module | None = None, **settings: int) -> list[torch.Tensor]:
-    """The method's scores and the propagated ones, once they are known to be finite float32 numbers."""
+    """The method's scores and the propagated ones, checked to be finite float32 numbers."""
     outputs = Outputs.of(model or Mixing(), data)
     method = METHODS[name]()
     method = replace(method, **{field: value for field, value in settings.items() if hasattr(method, field)})
@@ -187,7 +187,7 @@ def test_rounding_breaks_no_ties_of_a_consensus():
     consensus = Consensus(methods=(KNN(k=1),))
     outputs = Outputs.of(Mixing(), data)
     scores = consensus.fit(outputs, data.y, data.train_mask).score(outputs)
-    consensus.calibration_ = consensus.calibration_ * (1 - 1e-6)  # each its own rank, but for the last digits
+    consensus.calibration_ = consensus.calibration_ * (1 - 1e-6)  # each its own rank, except for the last digits
     assert torch.equal(consensus.score(outputs), scores)
 
 

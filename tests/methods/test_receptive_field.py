@@ -117,10 +117,10 @@ def test_new_scores_by_likeness_are_those_of_the_whole_graph():
 def test_those_that_read_the_whole_graph_are_refused(name, make):
     data = path(40)
     detector = detector_of(make(METHODS[name]()), data).calibrate(data, mask=torch.arange(40) % 3 == 2)
-    with pytest.raises(InputError, match=r"'method' must have a receptive field .*use score\(data\).*$"):
+    with pytest.raises(InputError, match=r"'method' must have a known receptive field .*use score\(data\).*$"):
         detector.score(data, batch_size=7)
     for ask in (detector.score_new, lambda *given: detector.predict_new(*given, false_alarm=0.1)):
-        with pytest.raises(InputError, match=r"'method' must have a receptive field .*use score\(data\).*$"):
+        with pytest.raises(InputError, match=r"'method' must have a known receptive field .*use score\(data\).*$"):
             ask(data, [7])
 
 

@@ -24,7 +24,7 @@ THREADS, CALLS, GRAPHS = 8, 100, 6
 
 
 class Somebodys(nn.Module):
-    """A model that is none of ours, in training mode: dropout and BatchNorm would show."""
+    """A model that is not one of gnnsafe.models, in training mode: dropout and BatchNorm would show."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ def scored(method, x=X):
 
 
 def test_mean_cosine_by_hand():
-    # 0 hears 1: 4/5. 3 hears 0 and 1: (11/15 + 10/15) / 2. 1 hears nobody; 2 has no features
+    # 0 hears 1: 4/5. 3 hears 0 and 1: (11/15 + 10/15) / 2. 1 has no in-neighbours; 2 has no features
     assert scored(MeanCosine()) == pytest.approx([-4 / 5, 0.0, 0.0, -21 / 30])
 
 

@@ -28,7 +28,7 @@ from gnnsafe.methods.weighing import Weights, added, excess, none_left, usual_sh
 from gnnsafe.models import GCN, MLP
 from gnnsafe.sparse import Sparse
 
-EDGES = torch.tensor([[0, 1, 2], [1, 2, 1]])  # 1 hears 0 and 2, 2 hears 1, nobody points to 0
+EDGES = torch.tensor([[0, 1, 2], [1, 2, 1]])  # 1 hears 0 and 2, 2 hears 1, 0 has no in-neighbours
 
 
 class Sum(nn.Module):
@@ -354,7 +354,7 @@ def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, 
 
 
 def test_false_alarms_of_exchangeable_nodes():
-    """Validation and test nodes are drawn anew from one pool: 10 % asked, over 60 splits."""
+    """Validation and test nodes are drawn again from one pool: 10 % asked, over 60 splits."""
     rates = []
     for seed in range(60):
         data = block_graph(num_nodes=400, seed=1)

@@ -20,7 +20,7 @@ Reference = Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @pytest.fixture
 def words() -> SimpleNamespace:
-    """A directed graph of bags of three words: 1.5 % of the features are not 0; some nodes hear nobody."""
+    """A directed graph of bags of three words: 1.5 % of the features are not 0; some nodes have no in-neighbours."""
     generator = torch.Generator().manual_seed(0)
     x = torch.zeros(40, 200)
     x.scatter_(1, torch.randint(200, (40, 3), generator=generator), 1.0)

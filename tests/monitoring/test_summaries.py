@@ -11,8 +11,8 @@ from gnnsafe.detector import Decisions
 from gnnsafe.monitoring import estimated_accuracy
 from gnnsafe.monitoring.drift import changed_classes, changed_features, flagged_regions, stability, two_sample
 from gnnsafe.monitoring.summaries import (
-    Features,
-    Region,
+    FeatureMoments,
+    FlaggedRegion,
     by_class,
     class_counts,
     degree_summary,
@@ -44,7 +44,7 @@ def test_degrees_of_a_directed_graph_with_loops_and_a_lonely_node(directed):
     found = degree_summary(directed.edge_index, 5)
     assert found["mean"] == 7 / 5
     assert found["quantiles"][-1] == 4  # node 2 hears 1, 3 and itself twice
-    assert found["isolated"] == 2  # 3 hears nobody, 4 is alone
+    assert found["isolated"] == 2  # 3 has no in-neighbours, 4 is alone
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -72,14 +72,14 @@ def test_regions_are_the_nodes_nearest_to_a_centre():
 
 
 def test_what_changed_most():
-    before = Features(np.array([0.0, 1.0, 5.0], "f4"), np.array([1.0, 2.0, 0.0], "f4"))
-    now = Features(np.array([0.5, 5.0, 10.0], "f4"), np.array([1.0, 2.0, 0.0], "f4"))
+    before = FeatureMoments(np.array([0.0, 1.0, 5.0], "f4"), np.array([1.0, 2.0, 0.0], "f4"))
+    now = FeatureMoments(np.array([0.5, 5.0, 10.0], "f4"), np.array([1.0, 2.0, 0.0], "f4"))
     found = changed_features(before, now, ("a", "b", "c"))
     assert [(one.name, one.size) for one in found] == [("b", 2.0), ("c", 1.0), ("a", 0.5)]
     assert [one.name for one in changed_features(before, now, None, most=1)] == ["1"]
     found = changed_classes({"red": 2, "blue": 2}, {"red": 4, "green": 4})
     assert [(one.name, one.size) for one in found] == [("blue", 0.5), ("green", 0.5)]
-    (only,) = flagged_regions([Region("x", 100, 50), Region("y", 100, 5), Region("z", 0, 0)], 0.05)
+    (only,) = flagged_regions([FlaggedRegion("x", 100, 50), FlaggedRegion("y", 100, 5), FlaggedRegion("z", 0, 0)], 0.05)
     assert only.name == "x"
     assert only.size == pytest.approx((50 - 5) / np.sqrt(100 * 0.05 * 0.95))
 

@@ -13,14 +13,14 @@ from gnnsafe.report.catalogue import edge_counts, edge_figures, graph_figures, g
 def test_the_list_of_data_sets(data_root, capsys):
     assert cli.main(["datasets", "--data", str(data_root)]) == 0
     text = capsys.readouterr().out
-    at_hand = dict(re.findall(r"^(\S+) .*? (yes|no) ", text, re.M))
+    available = dict(re.findall(r"^(\S+) .*? (yes|no) ", text, re.M))
     expected = {"cora", "pubmed", "amazon-photo", "coauthor-cs", "twitch", "pubmed-years", "synthetic",
                 "arxiv-stand-in"}  # fmt: skip
-    expected |= {"arxiv-topics"} & {name for name in DATASETS if DATASETS[name].at_hand(data_root)}
-    assert {name for name, answer in at_hand.items() if answer == "yes"} == expected
+    expected |= {"arxiv-topics"} & {name for name in DATASETS if DATASETS[name].available(data_root)}
+    assert {name for name, answer in available.items() if answer == "yes"} == expected
     assert re.search(r"^coauthor-cs\s+18,333\s+163,788\s+6805\s+15\s+yes", text, re.M)
     assert max(map(len, text.splitlines())) <= 80
-    assert len(at_hand) == 14
+    assert len(available) == 14
 
 
 @pytest.fixture

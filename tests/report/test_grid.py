@@ -5,13 +5,13 @@ import io
 from rich.console import Console
 
 from gnnsafe.report.document import Document, Section, as_html
-from gnnsafe.report.grid import Entry, Grid, latex_grid, latex_text, markdown_grid, terminal_grid
+from gnnsafe.report.grid import Grid, GridEntry, latex_grid, latex_text, markdown_grid, terminal_grid
 
 GRID = Grid(
     "Cora & co",
     ["method", "a\nb"],
-    [[Entry("MSP_|", notes="12"), Entry("1.0±0.1▲", "best")], [Entry("OE*"), Entry("0.9", "second")],
-     [Entry("<x>"), Entry("–", "quiet")]],
+    [[GridEntry("MSP_|", notes="12"), GridEntry("1.0±0.1▲", "best")], [GridEntry("OE*"), GridEntry("0.9", "second")],
+     [GridEntry("<x>"), GridEntry("–", "quiet")]],
     breaks=[2],
 )  # fmt: skip
 

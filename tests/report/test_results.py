@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gnnsafe.bench.figures import BACKBONES, COMPARED, figure_cells, sweep
+from gnnsafe.bench.figures import COMPARED, FIGURE_BACKBONES, figure_cells, sweep
 from gnnsafe.report.choices import choices_section
 from gnnsafe.report.document import Document, Section, as_latex, as_markdown
 from gnnsafe.report.ranks import ranking
@@ -93,7 +93,7 @@ def test_figure_2(record, values, tmp_path):
     ]
     section = figure_section(2, records)
     bars = values(section.chart, section.chart)
-    assert len(bars) == 3 * len(BACKBONES) * len(COMPARED)
+    assert len(bars) == 3 * len(FIGURE_BACKBONES) * len(COMPARED)
     assert all(v["AUROC"] == 81 and v["std"] == pytest.approx(2**0.5, abs=1e-3) for v in bars)
     assert "Mean of 2 seeds." in section.text
     names = [path.name for path in write_figure(2, records, tmp_path)]

@@ -9,7 +9,7 @@ from gnnsafe.bench import paper
 from gnnsafe.metrics import Detection
 from gnnsafe.report.footnotes import Notes, figure_note, method_note
 from gnnsafe.report.results import as_csv
-from gnnsafe.report.sheets import Cell, Column, _figure, sheets
+from gnnsafe.report.sheets import Comparison, SheetColumn, _figure, sheets
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_table_1_is_the_mean_over_graphs_and_table_3_each_of_them(record):
 def test_a_difference_is_marked_beyond_what_one_more_seed_would_show():
     """Seeds 80, 81, 82: one more lies within 4.3027 · √(1 + 1/3) = 4.968 of their mean, 95 times in 100."""
     near, far = 81 - 4.96, 81 - 4.98
-    assert Cell((80, 81, 82), near).beyond == ""
-    assert Cell((80, 81, 82), far).beyond == "▲"
-    assert Cell((80, 81, 82), 162 - far).beyond == "▼"
-    assert Cell((80,), 1.0).beyond == ""  # one seed has no spread
-    assert Cell((80, 81, 82), None).beyond == ""
-    assert Cell((80, 81, 82), far, comparable=False).beyond == ""
+    assert Comparison((80, 81, 82), near).beyond == ""
+    assert Comparison((80, 81, 82), far).beyond == "▲"
+    assert Comparison((80, 81, 82), 162 - far).beyond == "▼"
+    assert Comparison((80,), 1.0).beyond == ""  # one seed has no spread
+    assert Comparison((80, 81, 82), None).beyond == ""
+    assert Comparison((80, 81, 82), far, comparable=False).beyond == ""
 
 
 def test_best_and_second_best_are_marked_within_their_group(records):
@@ -154,4 +154,8 @@ def test_seeds_are_told_and_cells_with_fewer_of_them(records):
 
 
 def test_milliseconds_have_no_exponent():
-    assert [_figure(Column("", "cora", "", "inference_s"), s) for s in (0.0996, 0.09944, 1.2)] == ["100", "99", "1200"]
+    assert [_figure(SheetColumn("", "cora", "", "inference_s"), s) for s in (0.0996, 0.09944, 1.2)] == [
+        "100",
+        "99",
+        "1200",
+    ]

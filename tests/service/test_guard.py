@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gnnsafe import Detector
-from gnnsafe.service.models import Model
+from gnnsafe.service.models import ServedModel
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -128,9 +128,9 @@ def test_another_detector_is_swapped_in_without_a_dropped_request(made, detector
     for thread in threads:
         thread.start()
     for number in range(6):
-        client.service.swap(Model.of("blocks", other if number % 2 == 0 else detector))
+        client.service.swap(ServedModel.of("blocks", other if number % 2 == 0 else detector))
         time.sleep(0.05)
-    client.service.swap(Model.of("blocks", other))
+    client.service.swap(ServedModel.of("blocks", other))
     stop.set()
     for thread in threads:
         thread.join()
@@ -142,7 +142,7 @@ def test_another_detector_is_swapped_in_without_a_dropped_request(made, detector
 
 def test_a_model_is_read_again_from_its_own_folder_alone(made, folders):
     client = made(kept=False)
-    client.service.swap(Model.loaded("blocks", folders[0]))
+    client.service.swap(ServedModel.loaded("blocks", folders[0]))
     version = client.get("/v1/models").json()[0]["version"]
     assert client.post("/v1/models/blocks/reload").json() == {"name": "blocks", "version": version}
     assert client.post("/v1/models/..%2f..%2fetc/reload").status_code == 404

@@ -28,7 +28,7 @@ def test_the_least_likely_draws_are_far_from_their_class():
     assert drawn.shape == (20, 2)
     nearest = (drawn[:, 0] > 50).long() * 100.0
     lengths = ((drawn - nearest[:, None]) / torch.tensor([1.0, 3.0])).norm(dim=1)
-    assert lengths.min() > 2.5  # of 2000 draws the 20 furthest are beyond √(2 log 100) = 3.03, but for the estimate
+    assert lengths.min() > 2.5  # of 2000 draws the 20 furthest are beyond √(2 log 100) = 3.03, except for the estimate
     assert lengths.max() < 6
 
 

@@ -83,7 +83,7 @@ def test_energy_margin_by_hand_without_propagation():
 
 def test_energy_margin_by_hand_with_propagation():
     loss = EnergyMargin(t_in=-3.0, t_out=-1.0, weight=0.1, steps=1, alpha=0.5).loss(ID, EXPOSURE).item()
-    heard = -0.5 * math.log(100) - 0.5 * math.log(4)  # exposure node 1 hears node 0; ID node 0 hears nobody
+    heard = -0.5 * math.log(100) - 0.5 * math.log(4)  # exposure node 1 hears node 0; ID node 0 has no in-neighbours
     margin = (-math.log(8) + 3.0) ** 2 + (-1.0 - heard) ** 2
     assert loss == pytest.approx(-math.log(0.75) + 0.1 * margin, rel=1e-5)
     decayed = EnergyMargin(-3.0, -1.0, 0.1, steps=1, isolated="decay").loss(ID, EXPOSURE).item()

@@ -16,7 +16,7 @@ from gnnsafe.training import CrossEntropy, train
 
 
 class Foreign(nn.Module):
-    """Somebody's model: it drops units in evaluation mode, too."""
+    """A user's model: it drops units in evaluation mode, too."""
 
     def __init__(self) -> None:
         super().__init__()

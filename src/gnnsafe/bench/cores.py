@@ -41,7 +41,7 @@ def each(
     lost: Callable[[Item], Value] | None = None,
     memory: float | None = None,
 ) -> Iterator[Value]:
-    """What `function` gives for each item, in their order, as it comes in; by one process per core unless told.
+    """What `function` gives for each item, in their order, as it comes in; by one process per core by default.
 
     Every item is worked on by one thread: matrices this small gain little from two, and the figures then do not depend
     on how many cores the machine has. Where this is left early, workers are ended with what they have in hand.

@@ -20,11 +20,11 @@ FIGURES = {
 }
 
 DISTRIBUTIONS = ("Energy", "GNNSafe", "GNNSafe++")
-OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is at hand
-BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
+OVER_TIME = ("arxiv", "arxiv-topics", "pubmed-years")  # the first that is available
+FIGURE_BACKBONES = ("mlp", "gcn", "gat", "jknet", "mixhop")
 COMPARED = ("MSP", "Energy", "Energy FT", "GNNSafe", "GNNSafe++")
-STEPS = (1, 2, 4, 8, 16, 32, 64)
-ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+DEPTHS = (1, 2, 4, 8, 16, 32, 64)
+FIGURE_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 T_IN, T_OUT, WEIGHTS = (-9.0, -7.0, -5.0), (-4.0, -3.0, -2.0, -1.0), (0.01, 0.1, 1.0)  # the paper's grids
 
 
@@ -42,7 +42,7 @@ class Point:
 def figure_cells(number: int, seeds: int, epochs: int, root: str | None) -> list[tuple[Cell, list[Recipe]]]:
     """The cells of a figure with their recipes, by the paper's protocol, seed by seed."""
     if number == 1:
-        temporal = next((name for name in OVER_TIME if DATASETS[name].at_hand(root)), OVER_TIME[-1])
+        temporal = next((name for name in OVER_TIME if DATASETS[name].available(root)), OVER_TIME[-1])
         settings = [("twitch", "domain"), (temporal, "time")]
         cells = [Cell(*setting, seed, epochs=epochs) for seed in range(seeds) for setting in settings]
         return [(cell, _named(cell, DISTRIBUTIONS)) for cell in cells]
@@ -50,8 +50,8 @@ def figure_cells(number: int, seeds: int, epochs: int, root: str | None) -> list
         cells = [
             Cell("cora", shift, seed, backbone, epochs=epochs)
             for seed in range(seeds)
-            for backbone in BACKBONES
-            for shift in paper.SHIFTS
+            for backbone in FIGURE_BACKBONES
+            for shift in paper.PAPER_SHIFTS
         ]
         return [(cell, _named(cell, COMPARED)) for cell in cells]
     recipes = list({point.recipe.name: point.recipe for point in sweep()}.values())
@@ -69,8 +69,8 @@ def sweep() -> list[Point]:
     points = [
         Point(f"{name}: K and α", alpha, steps, Recipe(f"{name} K={steps} α={alpha}", objective, method))
         for name, objective in (("GNNSafe++", trained), ("GNNSafe", CrossEntropy()))
-        for alpha in ALPHAS
-        for steps in STEPS
+        for alpha in FIGURE_ALPHAS
+        for steps in DEPTHS
         for method in [GNNSafe(steps=steps, alpha=alpha, isolated="decay")]
     ]
     for high in T_OUT:

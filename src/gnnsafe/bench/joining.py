@@ -20,14 +20,14 @@ from gnnsafe.bench.study import data_fingerprint
 from gnnsafe.datasets import DATASETS
 from gnnsafe.errors import InputError, require
 
-__all__ = ["FEWEST_SEEDS", "Finding", "findings"]
+__all__ = ["FEWEST_SEEDS", "RuleResult", "findings"]
 
 FEWEST_SEEDS = 3
 CLOSE = 0.005  # AUROC: another machine's rounding, not another method
-HONEST = (PUBLISHED, UNCHOSEN, *(step.reason for step in search.STEPS), "every trial failed")
+HONEST = (PUBLISHED, UNCHOSEN, *(step.reason for step in search.SEARCH_STEPS), "every trial failed")
 
 
-class Finding(NamedTuple):
+class RuleResult(NamedTuple):
     """What one rule says of a folder."""
 
     rule: str
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def findings(folder: Path, *, root: str | None, version: str, files: Sequence[str] = ()) -> list[Finding]:
+def findings(folder: Path, *, root: str | None, version: str, files: Sequence[str] = ()) -> list[RuleResult]:
     """Rule by rule, in their order; the last, a re-run of one drawn cell, only where all others hold."""
     records, broken = store.read(folder)
     require(bool(records) or bool(broken), str(folder), "hold records of 'gnnsafe bench'", "none")
@@ -52,19 +52,19 @@ def findings(folder: Path, *, root: str | None, version: str, files: Sequence[st
     return found
 
 
-def _finding(rule: str, complaints: Iterable[str], good: str) -> Finding:
+def _finding(rule: str, complaints: Iterable[str], good: str) -> RuleResult:
     wrong = list(dict.fromkeys(complaints))
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return Finding(rule, not wrong, wrong[0] + more if wrong else good)
+    return RuleResult(rule, not wrong, wrong[0] + more if wrong else good)
 
 
-def _whole(records: Sequence[Record], broken: int) -> Finding:
+def _whole(records: Sequence[Record], broken: int) -> RuleResult:
     wrong = [f"{broken} lines are damaged, or were changed since they were written"] * bool(broken)
     wrong += [f"failed: {record.run}: {record.error}" for record in store.select(records).failures]
     return _finding("records", wrong, f"{len(records)} records, none damaged or failed")
 
 
-def _versions(records: Iterable[Record], version: str) -> Finding:
+def _versions(records: Iterable[Record], version: str) -> RuleResult:
     ours = {"gnnsafe": version, "torch": torch.__version__}
     wrong = [
         f"{record.run}: {name} {record.versions[name]}, where {value} would check it"
@@ -75,11 +75,11 @@ def _versions(records: Iterable[Record], version: str) -> Finding:
     return _finding("versions", wrong, f"gnnsafe {version}, torch {ours['torch']}")
 
 
-def _data(records: Sequence[Record], root: str | None) -> Finding:
+def _data(records: Sequence[Record], root: str | None) -> RuleResult:
     wrong, known = [], sorted({record.dataset for record in records})
     for dataset in known:
-        if dataset not in DATASETS or not DATASETS[dataset].at_hand(root):
-            wrong.append(f"{dataset} is not at hand, so that its fingerprint cannot be compared; pass --data")
+        if dataset not in DATASETS or not DATASETS[dataset].available(root):
+            wrong.append(f"{dataset} is not available, so that its fingerprint cannot be compared; pass --data")
             continue
         expected = data_fingerprint(dataset, root)
         others = {record.data for record in records if record.dataset == dataset} - {expected}
@@ -87,7 +87,7 @@ def _data(records: Sequence[Record], root: str | None) -> Finding:
     return _finding("data", wrong, f"fingerprints of {', '.join(known)} agree")
 
 
-def _seeds(records: Sequence[Record]) -> Finding:
+def _seeds(records: Sequence[Record]) -> RuleResult:
     groups: dict[tuple[str, ...], set[int]] = {}
     for record in records:
         if not record.error:
@@ -103,7 +103,7 @@ def _seeds(records: Sequence[Record]) -> Finding:
     return _finding("seeds", wrong, f"{most} seeds of everything")
 
 
-def _honest(records: Iterable[Record]) -> Finding:
+def _honest(records: Iterable[Record]) -> RuleResult:
     wrong = []
     for record in records:
         if record.selection != "validation":
@@ -116,21 +116,21 @@ def _honest(records: Iterable[Record]) -> Finding:
     return _finding("selection", wrong, "by ID validation and held-out exposure nodes, as recorded")
 
 
-def _reproduced(drawn: Record, records: Iterable[Record], root: str | None, files: Sequence[str]) -> Finding:
+def _reproduced(drawn: Record, records: Iterable[Record], root: str | None, files: Sequence[str]) -> RuleResult:
     try:
         recipe = _recipe(drawn, files)
         cell = _cell(drawn)
         benchmark = cell.benchmark(root)
         ((_, outcome),) = attempts(benchmark, [recipe], epochs=cell.epochs, selection=cell.selection)
     except InputError as error:
-        return Finding("re-run", False, f"{drawn.run}: {error}")
+        return RuleResult("re-run", False, f"{drawn.run}: {error}")
     if isinstance(outcome, Exception):
-        return Finding("re-run", False, f"{drawn.run}: it failed here ({type(outcome).__name__}: {outcome})")
+        return RuleResult("re-run", False, f"{drawn.run}: it failed here ({type(outcome).__name__}: {outcome})")
     again = {result.ood: result.detection.auroc for result in outcome}
     same = [record for record in records if record.key == drawn.key and not record.error]
     gap = max(abs(again[record.ood] - record.metrics["auroc"]) for record in same)
     text = f"{drawn.run}: AUROC differs by {gap:.2g}, at most {CLOSE} is asked for"
-    return Finding("re-run", gap <= CLOSE, text)
+    return RuleResult("re-run", gap <= CLOSE, text)
 
 
 def _cell(record: Record) -> Cell:
@@ -151,7 +151,7 @@ def _recipe(record: Record, files: Sequence[str]) -> Recipe:
     named = [recipe for recipe in (*own, *_cell(record).recipes()) if recipe.name == record.method]
     if not named:
         raise InputError(f"no method is called {record.method!r}; pass its file, --methods FILE.py")
-    changes: list[Callable[[Recipe], list[Recipe]]] = [step.values for step in search.STEPS]
+    changes: list[Callable[[Recipe], list[Recipe]]] = [step.values for step in search.SEARCH_STEPS]
     for _ in changes:
         named += [value for recipe in named for change in changes for value in change(recipe)]
     for recipe in named:

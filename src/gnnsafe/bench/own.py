@@ -1,4 +1,4 @@
-"""Methods of one's own: what a Python file defines, as recipes beside gnnsafe's."""
+"""Methods of your own: what a Python file defines, as recipes beside gnnsafe's."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from importlib.resources import files
 from itertools import product
 
 __all__ = [
-    "DATASETS",
     "GRID",
     "LEARNING_RATE",
     "LEARNING_RATES",
-    "METHODS",
-    "SHIFTS",
+    "PAPER_METHODS",
+    "PAPER_NAMES",
+    "PAPER_SHIFTS",
     "SUBSTITUTES",
     "Margins",
     "in_tables",
@@ -23,16 +23,16 @@ __all__ = [
     "tables_with",
 ]
 
-METHODS = {
+PAPER_METHODS = {
     "MSP": False, "ODIN": False, "Mahalanobis": False, "Energy": False, "GKDE": False, "GPN": False, "GNNSafe": False,
     "OE": True, "Energy FT": True, "GNNSafe++": True,
 }  # fmt: skip
 """The ten that it compares, in its order, and whether they learn from exposure."""
 
-SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a single graph
+PAPER_SHIFTS = ("structure", "feature", "label")  # those that the paper makes of a single graph
 
 # data set as named here → in the paper's tables
-DATASETS = {
+PAPER_NAMES = {
     "cora": "Cora", "amazon-photo": "Amazon", "coauthor-cs": "Coauthor", "twitch": "Twitch", "arxiv": "Arxiv"
 }  # fmt: skip
 
@@ -106,7 +106,7 @@ def tables_with(dataset: str, shift: str, method: str, metric: str) -> dict[int,
 
 
 def _named(dataset: str) -> str:
-    return DATASETS.get(SUBSTITUTES.get(dataset, dataset), "")
+    return PAPER_NAMES.get(SUBSTITUTES.get(dataset, dataset), "")
 
 
 @cache

@@ -14,17 +14,17 @@ from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy, backbones, recip
 from gnnsafe.datasets import CONTROLS, DATASETS, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, require, require_known, require_whole
 
-__all__ = ["Cell", "Plan", "datasets_at_hand", "read_plan"]
+__all__ = ["Cell", "Plan", "available_datasets", "read_plan"]
 
 OWN = ".py"
 MOST_SEEDS = 1000  # each is a cell or more
 PLANTED = ("planted-feature", "planted-structure")
-SHIFTS = {
-    "paper": (*paper.SHIFTS, *CONTROLS),
-    "rigorous": (*paper.SHIFTS, "rewire", *PLANTED, *CONTROLS),
+PROTOCOL_SHIFTS = {
+    "paper": (*paper.PAPER_SHIFTS, *CONTROLS),
+    "rigorous": (*paper.PAPER_SHIFTS, "rewire", *PLANTED, *CONTROLS),
 }
 OVER_TIME = "pubmed-years"  # in every order of methods
-METHODS = (*paper.METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
+PROTOCOL_METHODS = (*paper.PAPER_METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Cell:
 class Plan:
     """What is to be run; shifts and methods are all that there are unless named.
 
-    A method whose name ends in `.py` is a file with methods of one's own. The protocol is, unless named, the paper's
+    A method whose name ends in `.py` is a file with methods of your own. The protocol is, unless named, the paper's
     for what its tables have and the rigorous one for all else; where the paper's is named, so are its shifts and
     methods, unless others are. `search` chooses hyper-parameters: see `bench.search`. `selection="test"` is for the
     audit: epoch and hyper-parameters are those that do best on test data.
@@ -87,7 +87,7 @@ class Plan:
             values = getattr(self, name)
             named = isinstance(values, tuple) and all(isinstance(value, str) for value in values)
             require(named, name, "be a list of names", repr(values))
-        require(bool(self.datasets), "datasets", "name at least one", "none", "see --data for those at hand")
+        require(bool(self.datasets), "datasets", "name at least one", "none", "see --data for those available")
         require(bool(self.backbones), "backbones", "name at least one", "none")
         self._check_names()
 
@@ -111,7 +111,7 @@ class Plan:
 
     def cells(self) -> list[tuple[Cell, list[Recipe]]]:
         """The cells with their recipes, seed by seed: an interrupted study has whole seeds."""
-        named = self.methods or (METHODS if self.protocol == "paper" else ())
+        named = self.methods or (PROTOCOL_METHODS if self.protocol == "paper" else ())
         wanted = {typed(method) for method in named if not method.endswith(OWN)}
         own = {backbone: self._own(backbone) for backbone in self.backbones}
         return [
@@ -145,7 +145,7 @@ class Plan:
 
     def _shifts(self, dataset: str) -> list[str]:
         entry = DATASETS[dataset]
-        usual = (*SHIFTS[self.protocol or "rigorous"], *entry.own)
+        usual = (*PROTOCOL_SHIFTS[self.protocol or "rigorous"], *entry.own)
         return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
 
     def _protocols(self, dataset: str, shift: str) -> tuple[Protocol, ...]:
@@ -158,11 +158,13 @@ class Plan:
         return ("paper",) if paper.in_tables(dataset, shift) else ("rigorous",)
 
 
-def datasets_at_hand(root: str | None) -> tuple[str, ...]:
+def available_datasets(root: str | None) -> tuple[str, ...]:
     """The paper's data sets whose files are here, or what stands in for them, and PubMed by year."""
-    found = [name for name in paper.DATASETS if DATASETS[name].at_hand(root)]
-    found += [name for name, other in paper.SUBSTITUTES.items() if other not in found and DATASETS[name].at_hand(root)]
-    return (*found, *([OVER_TIME] if DATASETS[OVER_TIME].at_hand(root) else []))
+    found = [name for name in paper.PAPER_NAMES if DATASETS[name].available(root)]
+    found += [
+        name for name, other in paper.SUBSTITUTES.items() if other not in found and DATASETS[name].available(root)
+    ]
+    return (*found, *([OVER_TIME] if DATASETS[OVER_TIME].available(root) else []))
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Recipe:
 def backbones() -> tuple[str, ...]:
     """The models that any method reads: all in MODELS but those that a method has for itself.
 
-    A method of somebody's has none of ours for itself.
+    A user's method has none of ours for itself.
     """
     kinds = [(method.model, method in METHODS.own) for method in METHODS.values() if method.model is not None]
     reserved = {name for name, ours in kinds if ours == (MODELS.get(name) in MODELS.own)}
@@ -190,7 +190,7 @@ def _text(kind: type) -> bytes:
 
 
 def demo_recipes(shift: str) -> list[Recipe]:
-    """The paper's few and our default on Cora; kept scores only where edges are drawn anew and leave nodes isolated."""
+    """The paper's few and our default on Cora; kept scores only where new edges leave nodes isolated."""
     kept = ["GNNSafe, keep"] if shift == "structure" else []
     table = {recipe.name: recipe for recipe in recipes("cora", shift)}
     return [table[name] for name in ("MSP", "Energy", "GNNSafe", *kept, "GNNSafe++", "TwoScale")]

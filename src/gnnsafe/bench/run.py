@@ -41,7 +41,8 @@ class Result:
     """One recipe on one OOD graph of one benchmark: what it scored, and how well that tells OOD from ID.
 
     Wall time in `seconds`: training ("train", with all that an objective makes ready; "epoch", its share), one forward
-    on every graph ("forward"), fitting and scoring them all ("score"; a forward without edges is paid by the first).
+    pass on every graph ("forward"), fitting and scoring them all ("score"; a forward without edges is paid by the
+    first).
     """
 
     dataset: str
@@ -127,7 +128,7 @@ def _attempt(compute: Callable[..., Value], *arguments: object) -> Value | Excep
         return compute(*arguments)
     except Exception as error:
         return error
-    except SystemExit as error:  # a method of one's own may call it
+    except SystemExit as error:  # a method of your own may call it
         return WorkerError(f"it called sys.exit({error.code!r})")
 
 

@@ -14,14 +14,14 @@ from gnnsafe.bench import paper
 from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe, code_of, margins_text
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.study import Task
+from gnnsafe.bench.study import CellTask
 from gnnsafe.datasets import Benchmark
 from gnnsafe.graph import changed
 from gnnsafe.methods import MSP
 from gnnsafe.models import MODELS
 from gnnsafe.training import EnergyMargin
 
-__all__ = ["AUDIT", "FOLDER", "STEPS", "Step", "Trial", "blind", "settled", "steps_of", "trials"]
+__all__ = ["AUDIT", "FOLDER", "SEARCH_STEPS", "SearchStep", "Trial", "blind", "settled", "steps_of", "trials"]
 
 FOLDER = "search"  # in the store's
 
@@ -46,7 +46,7 @@ def blind(benchmark: Benchmark) -> Benchmark:
 
 
 @dataclass(frozen=True)
-class Trial(Task):
+class Trial(CellTask):
     """One value tried, in the cell of seed 0."""
 
     @property
@@ -60,7 +60,7 @@ class Trial(Task):
         return whole if self.cell.selection == "test" else blind(whole)
 
 
-class Step(NamedTuple):
+class SearchStep(NamedTuple):
     """One search: the values that a recipe may take, what is tried of each, and what of its record is to be least."""
 
     name: str
@@ -83,8 +83,8 @@ def _margins(recipe: Recipe) -> list[Recipe]:
     return [replace(recipe, objective=tried) for tried in grid]
 
 
-STEPS = (
-    Step(
+SEARCH_STEPS = (
+    SearchStep(
         "lr",
         _rates,
         # whatever scores afterwards: recipes that share a training share its trials
@@ -101,7 +101,7 @@ STEPS = (
         lambda recipe: f"{recipe.lr:g}",
         f"lowest ID validation loss among {', '.join(map(str, paper.LEARNING_RATES))}",
     ),
-    Step(
+    SearchStep(
         "margins",
         _margins,
         lambda recipe: replace(recipe, chosen={}),
@@ -113,7 +113,7 @@ STEPS = (
 
 
 AUDIT = (
-    Step(
+    SearchStep(
         "lr",
         _rates,
         lambda recipe: replace(recipe, chosen={}),
@@ -121,17 +121,17 @@ AUDIT = (
         lambda recipe: f"{recipe.lr:g}",
         f"highest AUROC on test data among {', '.join(map(str, paper.LEARNING_RATES))}",
     ),
-    STEPS[1]._replace(reason=f"highest AUROC on test data among {len(paper.GRID)}"),
+    SEARCH_STEPS[1]._replace(reason=f"highest AUROC on test data among {len(paper.GRID)}"),
 )
 """The same on test data: what choosing there would have gained. For the audit alone."""
 
 
-def steps_of(plan: Plan) -> tuple[Step, ...]:
+def steps_of(plan: Plan) -> tuple[SearchStep, ...]:
     """What is searched for before a plan is run."""
-    return AUDIT if plan.selection == "test" else STEPS if plan.search else ()
+    return AUDIT if plan.selection == "test" else SEARCH_STEPS if plan.search else ()
 
 
-def trials(work: Iterable[Task], step: Step) -> list[Trial]:
+def trials(work: Iterable[CellTask], step: SearchStep) -> list[Trial]:
     """What has to be tried for these tasks: in the cell of seed 0, for all seeds."""
     found = {
         trial.runs()[0].key: trial
@@ -143,13 +143,13 @@ def trials(work: Iterable[Task], step: Step) -> list[Trial]:
     return list(found.values())
 
 
-def _trials(task: Task, recipe: Recipe, step: Step) -> list[Trial]:
-    known = {field.name: getattr(task, field.name) for field in fields(Task)}
+def _trials(task: CellTask, recipe: Recipe, step: SearchStep) -> list[Trial]:
+    known = {field.name: getattr(task, field.name) for field in fields(CellTask)}
     known["folder"] = task.folder / FOLDER
     return [Trial(**{**known, "recipes": [step.tried(value)]}) for value in step.values(recipe)]
 
 
-def settled(work: Sequence[Task], step: Step, records: Iterable[Record]) -> list[Task]:
+def settled(work: Sequence[CellTask], step: SearchStep, records: Iterable[Record]) -> list[CellTask]:
     """The tasks with the values that did best in the trials' records; the first of equals.
 
     Protocol `paper`: each shift has its own, `rigorous`: the best mean over the data set's shifts. A value of which a
@@ -165,20 +165,20 @@ def settled(work: Sequence[Task], step: Step, records: Iterable[Record]) -> list
         if task.cell.seed == 0:
             for recipe in task.recipes:
                 keys = [trial.runs()[0].key for trial in _trials(task, recipe, step)]
-                shifts = found.setdefault(_place(task.cell, recipe), {})
+                shifts = found.setdefault(_search_key(task.cell, recipe), {})
                 shifts[task.cell.shift] = [losses.get(key, math.inf) for key in keys]
     return [
-        replace(task, recipes=[_chosen(recipe, step, found[_place(task.cell, recipe)]) for recipe in task.recipes])
+        replace(task, recipes=[_chosen(recipe, step, found[_search_key(task.cell, recipe)]) for recipe in task.recipes])
         for task in work
     ]
 
 
-def _place(cell: Cell, recipe: Recipe) -> Hashable:
+def _search_key(cell: Cell, recipe: Recipe) -> Hashable:
     shift = cell.shift if cell.protocol == "paper" else ""
     return cell.dataset, cell.backbone, cell.protocol, shift, recipe.name
 
 
-def _chosen(recipe: Recipe, step: Step, losses: dict[str, list[float]]) -> Recipe:
+def _chosen(recipe: Recipe, step: SearchStep, losses: dict[str, list[float]]) -> Recipe:
     values, means = step.values(recipe), [fmean(column) for column in zip(*losses.values(), strict=True)]
     if not values:
         return recipe

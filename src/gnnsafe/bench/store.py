@@ -184,10 +184,10 @@ def select(records: Iterable[Record], preferred: Collection[Hashable] = ()) -> S
     done = {(record.key, record.ood): record for record in kept if not record.error}
     finished = {key for key, _ in done}
     failures = {record.key: record for record in kept if record.error and record.key not in finished}
-    return Selection(sorted(done.values(), key=_place), list(failures.values()), left_out)
+    return Selection(sorted(done.values(), key=_table_order), list(failures.values()), left_out)
 
 
-def _place(record: Record) -> tuple[int | str, ...]:
+def _table_order(record: Record) -> tuple[int | str, ...]:
     """In a table: whatever order the cells were finished in, the catalogue's; stable within a cell."""
     datasets = list(DATASETS)
     place, shift = len(datasets), 0

@@ -24,7 +24,7 @@ from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS, Model
 
 __all__ = [
-    "Task",
+    "CellTask",
     "carry_out",
     "chains",
     "code_version",
@@ -45,7 +45,7 @@ MOVED = ("label", "domain", "time", "control-half")  # shifts whose ID graph is 
 
 
 @dataclass(frozen=True)
-class Task:
+class CellTask:
     """A cell, what to run in it, on which data (their root and fingerprint), by which version, where to keep it.
 
     It is run on the `device`; records say which where it is not the CPU.
@@ -58,7 +58,7 @@ class Task:
     version: str
     folder: Path
     models: tuple[type[Model], ...] = ()
-    """The classes of the recipes' models: a worker that is handed them has imported whoever registers them."""
+    """The classes of the recipes' models: a worker that is handed them has imported what registers them."""
     device: str = "cpu"
 
     def record(self, recipe: Recipe, **outcome: Any) -> Record:
@@ -86,7 +86,7 @@ class Task:
         """What is known of its runs beforehand."""
         return [self.record(recipe) for recipe in self.recipes]
 
-    def without(self, finished: Collection[Hashable]) -> Task:
+    def without(self, finished: Collection[Hashable]) -> CellTask:
         """What is left to do."""
         return replace(self, recipes=[recipe for recipe in self.recipes if self.record(recipe).key not in finished])
 
@@ -162,12 +162,12 @@ def code_version(version: str) -> str:
 
 def tasks(
     cells: Iterable[tuple[Cell, list[Recipe]]], *, root: str | None, version: str, folder: Path, device: str = "cpu"
-) -> list[Task]:
+) -> list[CellTask]:
     """A task for each cell that has recipes; each data set is read once, here, for its fingerprint."""
     cells = [(cell, recipes) for cell, recipes in cells if recipes]
     data = {dataset: data_fingerprint(dataset, root) for dataset in {cell.dataset for cell, _ in cells}}
     return [
-        Task(cell, recipes, root, data[cell.dataset], version, folder, _models(recipes), device)
+        CellTask(cell, recipes, root, data[cell.dataset], version, folder, _models(recipes), device)
         for cell, recipes in cells
     ]
 
@@ -176,22 +176,22 @@ def _models(recipes: list[Recipe]) -> tuple[type[Model], ...]:
     return tuple(MODELS[name] for name in dict.fromkeys(recipe.model for recipe in recipes))
 
 
-def chains(work: Iterable[Task]) -> list[list[Task]]:
+def chains(work: Iterable[CellTask]) -> list[list[CellTask]]:
     """Tasks for one process, after each other: those that share what is trained."""
-    groups: dict[Hashable, list[Task]] = {}
+    groups: dict[Hashable, list[CellTask]] = {}
     for task in work:
         groups.setdefault(task.group, []).append(task)
     return list(groups.values())
 
 
-def carry_out(chain: list[Task]) -> int:
+def carry_out(chain: list[CellTask]) -> int:
     """Carry out tasks in their order; returns how many."""
     for task in chain:
         task.carry_out()
     return len(chain)
 
 
-def given_up(chain: list[Task]) -> int:
+def given_up(chain: list[CellTask]) -> int:
     """Keep a failed record of each run of tasks whose process was ended, unless it was finished; returns how many."""
     for task in chain:
         finished = {record.key for record in read(task.folder)[0] if not record.error}
@@ -201,7 +201,7 @@ def given_up(chain: list[Task]) -> int:
     return len(chain)
 
 
-def memory_needed(work: Iterable[Task]) -> float:
+def memory_needed(work: Iterable[CellTask]) -> float:
     """MiB that the largest of these tasks may need: what a process has at its start, and so much for each node."""
     largest = max((DATASETS[task.cell.dataset].nodes for task in work), default=0)
     return START_MEMORY + NODE_MEMORY * largest

@@ -12,11 +12,11 @@ from gnnsafe.bench.run import Result
 from gnnsafe.bench.store import Record
 from gnnsafe.metrics import Detection
 
-__all__ = ["Summary", "summaries"]
+__all__ = ["SeedSummary", "summaries"]
 
 
 @dataclass(frozen=True)
-class Summary:
+class SeedSummary:
     """One method under one shift over all seeds: mean and standard deviation (none from one seed) in percent."""
 
     dataset: str
@@ -30,7 +30,7 @@ class Summary:
     """Half the width of the mean's 95 % confidence interval, t s / √n with Student's t, in percent."""
 
 
-def summaries(results: Iterable[Result | Record]) -> list[Summary]:
+def summaries(results: Iterable[Result | Record]) -> list[SeedSummary]:
     """Results grouped by data set, shift and method, in the order in which these first appear.
 
     A seed's figure is the mean over its OOD graphs; the deviation is that of seeds.
@@ -42,7 +42,7 @@ def summaries(results: Iterable[Result | Record]) -> list[Summary]:
     return [_summary(key, list(seeds.values())) for key, seeds in groups.items()]
 
 
-def _summary(key: tuple[str, str, str], seeds: list[list[Result | Record]]) -> Summary:
+def _summary(key: tuple[str, str, str], seeds: list[list[Result | Record]]) -> SeedSummary:
     rows = [[(*result.detection, result.accuracy) for result in seed] for seed in seeds]
     columns = zip(*[map(fmean, zip(*row, strict=True)) for row in rows], strict=True)
     names = (*Detection._fields, "accuracy")
@@ -50,4 +50,4 @@ def _summary(key: tuple[str, str, str], seeds: list[list[Result | Record]]) -> S
     spread = {name: (fmean(column), stdev(column) if len(column) > 1 else None) for name, column in values.items()}
     half = float(stdtrit(len(seeds) - 1, 0.975)) / len(seeds) ** 0.5 if len(seeds) > 1 else None
     interval = {name: None if half is None or std is None else half * std for name, (_, std) in spread.items()}
-    return Summary(*key, len(seeds), spread, values, interval)
+    return SeedSummary(*key, len(seeds), spread, values, interval)

@@ -14,7 +14,7 @@ That takes OOD nodes to be fewer than half: where the graph is odd as a whole, n
 are flagged with the rest. Where classes that were left out of training stood beside ID nodes, 5 % asked became 4.0 %
 (Cora), 5.0 % (PubMed), 8.8 % (CS) and 10.2 % (Photo) by GNNSafe, 0.4, 4.5, 8.2 and, as the graph is odd as a whole
 there, 27 % by TwoScale (benchmarks/calibration.md), and 38 % and 71 % on two dense social graphs. ID nodes that are
-known in the graph at hand make it exact: `calibrate(new_data, mask=known)`.
+known in the graph in question make it exact: `calibrate(new_data, mask=known)`.
 
 Sets of classes (`Detector.predict_sets`) promise likewise: an ID node's set lacks its class with a probability of at
 most `error`, on average over calibration sets and where nodes are exchangeable. The error is shared by the OOD score,

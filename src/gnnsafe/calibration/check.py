@@ -46,7 +46,14 @@ class LevelCheck:
 
 @dataclass(frozen=True, repr=False)
 class CalibrationCheck:
-    """What held-out ID nodes say of a calibration: false-alarm rates, and a histogram of p-values (flat is right)."""
+    """What held-out ID nodes say of a calibration: false-alarm rates, and a histogram of p-values (flat is right).
+
+    Args:
+        levels: One check for each false-alarm rate.
+        calibration_nodes: How many calibration nodes there are.
+        nodes: How many held-out ID nodes were looked at.
+        histogram: How many of their p-values lie in each tenth of (0, 1].
+    """
 
     levels: tuple[LevelCheck, ...]
     calibration_nodes: int
@@ -56,7 +63,19 @@ class CalibrationCheck:
 
     @classmethod
     def of(cls, p: Tensor, calibration: Calibration, levels: Sequence[float] = LEVELS) -> CalibrationCheck:
-        """The p-values of held-out ID nodes, examined."""
+        """The p-values of held-out ID nodes, examined.
+
+        Args:
+            p: The p-values of held-out ID nodes.
+            calibration: The calibration that gave them.
+            levels: The false-alarm rates to check.
+
+        Returns:
+            The observed rates, with what chance allows: print it.
+
+        Raises:
+            InputError: A level does not lie between 0 and 1, or there is none.
+        """
         require(isinstance(levels, Sequence) and len(levels) > 0, "levels", "be a list of levels", repr(levels))
         for level in levels:
             check_level("levels", level)
@@ -89,7 +108,11 @@ class CalibrationCheck:
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """All of it, as JSON has it.
+
+        Returns:
+            Numbers, lists and texts by name.
+        """
         levels = [
             {
                 "level": check.level, "flagged": check.flagged, "rate": check.rate, "interval": list(check.interval),

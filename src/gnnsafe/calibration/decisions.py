@@ -37,6 +37,21 @@ class Calibration:
     By class (Mondrian; Vovk et al., 2005) a node is compared with the calibration nodes of its own predicted class, and
     the false-alarm rate holds in each of the `num_classes`, not only over all of them. Calibration scores are kept on
     the CPU; p-values and flags are on the device of the scores and p-values that they are made of.
+
+    Args:
+        scores: Of the held-out ID nodes, the calibration nodes.
+        classes: Their predicted classes; None: all nodes are compared with all of them.
+        num_classes: How many classes there are, where `classes` are given.
+        known: Their true classes, for `sets`.
+        watched: What is watched over many graphs, [nodes, scores], where that is not the scores.
+
+    Raises:
+        InputError: There are no scores, some are NaN or infinite, or other fields are not of their length.
+
+    >>> calibration = Calibration(torch.arange(99.0))
+    >>> p = calibration.p_values(torch.tensor([50.0, 98.5]))
+    >>> p.tolist(), calibration.decisions(p, false_alarm=0.05).tolist()
+    ([0.5, 0.01], [False, True])
     """
 
     scores: Tensor
@@ -68,6 +83,12 @@ class Calibration:
             classes: The nodes' predicted classes, which are read where calibration is by class.
             seed: Breaks ties at random, see `conformal_p_values`.
             tail: "extrapolated" extends p-values beyond all calibration nodes, see `extrapolated_p_values`.
+
+        Returns:
+            A p-value for each score, float64; small = OOD.
+
+        Raises:
+            InputError: There is no such `tail`, or a `seed` is given with an extrapolated one.
         """
         require_known("tail", tail, get_args(Tail))
         require(seed is None or tail == "exact", "seed", "be left out with tail='extrapolated'", seed)
@@ -86,13 +107,27 @@ class Calibration:
         return p
 
     def counts(self) -> Tensor:
-        """How many calibration nodes there are, in each class or in all."""
+        """How many calibration nodes there are, in each class or in all.
+
+        Returns:
+            One number for all nodes, or one for each class.
+        """
         if self.classes is None:
             return torch.tensor([len(self.scores)], device="cpu")
         return torch.bincount(self.classes, minlength=self.num_classes)
 
     def thresholds(self, false_alarm: float) -> Tensor:
-        """A node is flagged where its score lies above this: one number, or one for each class; ∞ where none can be."""
+        """A node is flagged where its score lies above this: one number, or one for each class; ∞ where none can be.
+
+        Args:
+            false_alarm: The share of ID nodes that may be flagged, between 0 and 1.
+
+        Returns:
+            A threshold for all nodes, or one for each class.
+
+        Raises:
+            InputError: The level does not lie between 0 and 1.
+        """
         check_level("false_alarm", false_alarm)
         if self.classes is None:
             return _threshold(self.scores, false_alarm)[None]
@@ -116,6 +151,12 @@ class Calibration:
             fdr: Of the flagged nodes at most this share is ID.
             mask: The nodes to decide about; no other is flagged. With `fdr` each is weighed among these alone.
             storey: With `fdr`, count ID nodes by Storey's estimate in place of all nodes, see `id_share`.
+
+        Returns:
+            A boolean per node; True = OOD.
+
+        Raises:
+            InputError: Both or none of `false_alarm` and `fdr` are given, or a level does not lie between 0 and 1.
         """
         asked = torch.ones_like(p, dtype=torch.bool) if mask is None else check_mask("mask", mask, len(p)).to(p.device)
         each = torch.ones_like(p[asked], dtype=torch.int64)
@@ -139,11 +180,17 @@ class Calibration:
             false_alarm: Of the ID nodes at most this share is flagged.
             fdr: Of the flagged nodes at most this share is ID.
             storey: With `fdr`, count ID nodes by Storey's estimate.
+
+        Returns:
+            The largest p-value that is flagged; −∞: none is.
+
+        Raises:
+            InputError: Both or none of `false_alarm` and `fdr` are given, or a level does not lie between 0 and 1.
         """
         given = [name for name, level in (("false_alarm", false_alarm), ("fdr", fdr)) if level is not None]
         require(len(given) == 1, "false_alarm", "be given, or fdr, but not both", " and ".join(given) or "neither")
         require_flag("storey", storey)
-        require(not storey or fdr is not None, "storey", "be left out but with fdr", storey)
+        require(not storey or fdr is not None, "storey", "be given only with fdr", storey)
         nodes = int(counts.sum())
         if fdr is not None:
             limit = discovery_limit(p, counts, fdr, storey=storey)
@@ -156,7 +203,16 @@ class Calibration:
         return false_alarm
 
     def sets(self, p: Tensor, logits: Tensor, error: float) -> Tensor:
-        """The classes that each node conforms to, by p-values and logits, [nodes, classes]; see `KnownClasses.sets`."""
+        """The classes that each node conforms to, by p-values and logits, [nodes, classes]; see `KnownClasses.sets`.
+
+        Args:
+            p: The p-values of the nodes.
+            logits: Their logits, [nodes, classes].
+            error: The share of ID nodes whose set may lack their class.
+
+        Returns:
+            A boolean tensor, [nodes, classes]: whether the class is in the node's set.
+        """
         assert self.known is not None
         counts = self.counts() if self.classes is None else self.counts()[self.classes]
         ranks = self.p_values(self.scores, self.classes) - ROUNDING / (counts + 1).double()

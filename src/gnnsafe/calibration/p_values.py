@@ -43,6 +43,17 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
     U ~ U(0, 1): then p of an exchangeable node is uniform, not only at least so large. Without calibration nodes: 1.
     The p-values are on the device of the scores, wherever the calibration scores are.
 
+    Args:
+        scores: One per node.
+        calibration: The scores of held-out ID nodes.
+        seed: Breaks ties at random; None: ties count for the node's being ID.
+
+    Returns:
+        A p-value for each score, float64; small = OOD.
+
+    Raises:
+        InputError: A score is NaN or infinite, or the seed is not a whole number.
+
     >>> conformal_p_values(torch.tensor([0.0, 2.0, 9.0]), torch.tensor([1.0, 2.0, 3.0])).tolist()
     [1.0, 0.75, 0.25]
     """
@@ -60,6 +71,16 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
 def false_alarms(p: Tensor, level: float) -> Tensor:
     """Flags p ≤ α: of exchangeable ID nodes at most a share α is flagged on average.
 
+    Args:
+        p: A p-value per node.
+        level: α, the share of ID nodes that may be flagged, between 0 and 1.
+
+    Returns:
+        A boolean per node; True = OOD.
+
+    Raises:
+        InputError: The level does not lie between 0 and 1.
+
     >>> false_alarms(torch.tensor([0.04, 0.05, 0.06], dtype=torch.float64), 0.05).tolist()
     [True, True, False]
     """
@@ -73,6 +94,17 @@ def false_discoveries(p: Tensor, level: float, *, storey: bool = False) -> Tenso
     p-values that share a calibration set depend on each other, in a way that the procedure allows (Bates et al., 2023).
     Without `storey` all nodes are counted as if they were ID, which is safe and flags less than it may; with it the ID
     nodes are counted by `id_share`.
+
+    Args:
+        p: A p-value per node.
+        level: The share of the flagged nodes that may be ID, between 0 and 1.
+        storey: Whether ID nodes are counted by `id_share`.
+
+    Returns:
+        A boolean per node; True = OOD.
+
+    Raises:
+        InputError: The level does not lie between 0 and 1.
 
     >>> false_discoveries(torch.tensor([0.01, 0.02, 0.9, 0.5]).double(), 0.05).tolist()
     [True, True, False, False]
@@ -104,6 +136,13 @@ def id_share(p: Tensor, counts: Tensor | None = None) -> float:
     Half of the ID nodes have p > ½; that no OOD node has is the safe side. It errs the other way where ID nodes score
     higher than the calibration nodes did, since then fewer than half of theirs lie above ½.
 
+    Args:
+        p: The p-values.
+        counts: How many nodes have each of them; None: one each.
+
+    Returns:
+        A share, above 0 and at most 1.
+
     >>> id_share(torch.tensor([0.01, 0.02, 0.03, 0.04, 0.3, 0.6, 0.9, 0.02]).double())
     0.75
     """
@@ -121,6 +160,16 @@ def extrapolated_p_values(scores: Tensor, calibration: Tensor) -> Tensor:
     0.001 asked was 0.0005 (normal), 0.0009 (exponential), 0.0015 (log-normal) and 0.0024 (Cauchy), and 10 % of false
     discoveries were 7, 9, 13 and 17 %. With fewer than 100 calibration nodes there is no tail to fit, and all p-values
     are exact.
+
+    Args:
+        scores: One per node.
+        calibration: The scores of held-out ID nodes; of fewer than 100 no tail is fitted.
+
+    Returns:
+        A p-value for each score, float64; small = OOD.
+
+    Raises:
+        InputError: A score is NaN or infinite.
 
     >>> extrapolated_p_values(torch.tensor([50.0, 89.0, 99.0, 200.0]), torch.arange(100.0)).tolist()
     [0.504..., 0.118..., 0.017..., 1.8...e-10]

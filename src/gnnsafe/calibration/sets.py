@@ -1,6 +1,6 @@
 """Conformal sets of classes: which known classes a node conforms to, by its logits and by how odd it is as a whole.
 
-A class c is held against a node by two p-values: P of its OOD score, and Q of its margin a_c = max_k z_k − z_c among
+A class c is tested for a node by two p-values: P of its OOD score, and Q of its margin a_c = max_k z_k − z_c among
 the margins that calibration nodes have at their own class. One error is shared by both: their lesser is ranked again,
 among the calibration nodes' own, and the class is in the set where that rank is not rare:
 
@@ -10,7 +10,7 @@ Why the promise holds: join the node, as one of class c, to the n calibration no
 n + 1. If they are exchangeable, each is as likely as any other to be the one with the k-th least min(P, Q): p_c ≤ error
 has a probability of at most error. Who joins moves the ranks of others by one place at most, and P_j, Q_j are taken at
 the end of it that keeps the promise: P_j counts j itself once, B_j / (n + 1), and so does Q_j unless Q ≤ P, when those
-that count have margins no smaller than the node's, and stand behind nobody new. That gives away one node in n. The
+that count have margins no smaller than the node's, and stand behind no new one. That gives away one node in n. The
 highest score and the largest margin both have the least rank, so that p_c is hardly below 2 / (n + 1): sets need twice
 as many calibration nodes as false alarms do.
 
@@ -73,7 +73,7 @@ class KnownClasses:
             ranks: P_j of the calibration nodes.
             error: Shared by the OOD score and the logits.
             by_class: Hold each class against the calibration nodes of that class, so that the error holds in each. One
-                that has too few is held against those of all classes, with a warning.
+                that has too few is compared with those of all classes, with a warning.
         """
         check_level("error", error)
         margins, groups = class_margins(logits), self._groups(logits.shape[1], error, by_class)
@@ -81,7 +81,7 @@ class KnownClasses:
         return torch.stack([shared_p_values(p, *each) > error for each in own], dim=1)
 
     def _groups(self, num_classes: int, error: float, by_class: bool) -> list[Tensor]:
-        """The calibration nodes that each class is held against, as masks; a warning where they are too few."""
+        """The calibration nodes that each class is compared with, as masks; a warning where they are too few."""
         known, needed = self.labels >= 0, nodes_needed(error / 2)
         groups = [self.labels == label if by_class else known for label in range(num_classes)]
         few = {label: int(group.sum()) for label, group in enumerate(groups) if group.sum() < needed}
@@ -96,7 +96,7 @@ class KnownClasses:
     def _few_of_a_class(self, few: dict[int, int]) -> str:
         counts = ", ".join(f"{label} ({count})" for label, count in few.items())
         return (
-            f"the calibration nodes of class {counts} are too few for sets by class, so it is held against those of "
+            f"the calibration nodes of class {counts} are too few for sets by class, so it is compared with those of "
             "all classes, and its nodes' sets may lack it more often than stated"
         )
 

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_output()
     try:
         return _run(sys.argv[1:] if argv is None else argv)
-    except BrokenPipeError:  # whoever reads has seen enough, as 'head' has
+    except BrokenPipeError:  # the reader has seen enough, as 'head' has
         return UNREAD
     except (GnnsafeError, OSError) as error:
         return _complain(error)
@@ -91,7 +91,7 @@ def _prepare_output() -> None:
 
 
 def _finish_output() -> None:
-    """What cannot be printed, as on a full disk or where nobody reads any more, is not tried again when Python ends."""
+    """What cannot be printed, as on a full disk or where it is no longer read, is not tried again when Python ends."""
     try:
         sys.stdout.flush()
     except OSError:

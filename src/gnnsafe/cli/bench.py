@@ -11,9 +11,9 @@ from gnnsafe import __version__
 from gnnsafe.bench import paper, search, store
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.figures import FIGURES, figure_cells
-from gnnsafe.bench.plan import Cell, Plan, datasets_at_hand, read_plan
+from gnnsafe.bench.plan import Cell, Plan, available_datasets, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy
-from gnnsafe.bench.study import Task, carry_out, chains, code_version, given_up, memory_needed, tasks
+from gnnsafe.bench.study import CellTask, carry_out, chains, code_version, given_up, memory_needed, tasks
 from gnnsafe.cli.options import add_device_option, names, path, place, positive
 from gnnsafe.cli.output import Answer, log, progress_bar
 from gnnsafe.cli.parsing import examples
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "trials are kept in the folder's 'search' and are not run twice. '--selection test' searches the same values "
         "and the epoch for the highest AUROC on test data: what that gains is the audit's table in 'gnnsafe report'."
     )
-    parser.add_argument("--datasets", metavar="NAMES", type=names, help="(default: the paper's that are at hand)")
+    parser.add_argument("--datasets", metavar="NAMES", type=names, help="(default: the paper's that are available)")
     parser.add_argument(
         "--shifts", metavar="NAMES", type=names, help="(default: the paper's, and, unless the protocol is 'paper', "
         "rewire, planted-feature, planted-structure)",
@@ -112,7 +112,7 @@ def _bench(arguments: argparse.Namespace) -> Answer:
 
 def _run(arguments: argparse.Namespace) -> Answer:
     folder: Path = arguments.out
-    steps: tuple[search.Step, ...] = ()
+    steps: tuple[search.SearchStep, ...] = ()
     if arguments.figure is not None:
         folder, cells = folder / f"figure-{arguments.figure}", _figure_cells(arguments)
     else:
@@ -145,12 +145,12 @@ def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe
     altair()
     for option in ("datasets", "shifts", "methods", "backbones", "protocol", "plan", "search", "selection"):
         if getattr(arguments, option) is not None:
-            raise InputError(f"'--{option}' must not stand beside '--figure' (got both); a figure says what it runs")
+            raise InputError(f"'--{option}' must not be given with '--figure' (got both); a figure says what it runs")
     seeds = arguments.seeds or (1 if arguments.figure == 1 else 5)
     return figure_cells(arguments.figure, seeds, arguments.epochs or 200, arguments.data)
 
 
-def _carry_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str, purpose: str = "") -> None:
+def _carry_out(work: Sequence[CellTask], folder: Path, jobs: int | None, noun: str, purpose: str = "") -> None:
     """Carry out what is not kept in the folder yet."""
     left = _left(work, folder)
     kept, names = len(work) - len(left), f"{noun}s{purpose}"
@@ -167,7 +167,7 @@ def _carry_out(work: Sequence[Task], folder: Path, jobs: int | None, noun: str, 
         raise KeyboardInterrupt(f"{kept} of {len(work)} {names} are kept in {folder}") from stop
 
 
-def _left(work: Sequence[Task], folder: Path) -> list[Task]:
+def _left(work: Sequence[CellTask], folder: Path) -> list[CellTask]:
     finished = {record.key for record in store.read(folder)[0] if not record.error}
     return [task for task in (task.without(finished) for task in work) if task.recipes]
 
@@ -176,4 +176,4 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     settings = {} if arguments.plan is None else read_plan(arguments.plan)
     options = ("datasets", "shifts", "methods", "backbones", "seeds", "protocol", "epochs", "search", "selection")
     settings |= {name: value for name in options if (value := getattr(arguments, name)) is not None}
-    return Plan(**{"datasets": datasets_at_hand(arguments.data), **settings})
+    return Plan(**{"datasets": available_datasets(arguments.data), **settings})

@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = examples("gnnsafe check detector/ graph/") + (
         "On the graph that the detector was trained on rates should hold; a "
-        "later one shows whether ID nodes are still like those that calibrated it: if not, calibrate anew. Exit code: "
+        "later one shows whether ID nodes are still like those that calibrated it: if not, calibrate again. Exit code: "
         "0 where all rates hold, 1 where one is exceeded by more than chance allows, 2 for a mistake."
     )
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")

@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `completion`."""
     parser.description = (
         "Prints a script that completes gnnsafe's commands, options, their choices and paths. It is read once by the "
-        "shell, so that a press of Tab starts no Python. Make it anew after an upgrade."
+        "shell, so that a press of Tab starts no Python. Make it again after an upgrade."
     )
     parser.epilog = examples(
         "gnnsafe completion bash > ~/.local/share/bash-completion/completions/gnnsafe",

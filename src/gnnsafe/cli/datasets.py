@@ -1,4 +1,4 @@
-"""`gnnsafe datasets`: the data sets at hand, or what is in a graph of the user's own."""
+"""`gnnsafe datasets`: the available data sets, or what is in a graph of the user's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `datasets`."""
     parser.description = (
         "Lists every data set that load_benchmark knows: published counts, the shifts it can be under, and "
-        "whether its files are at hand in the data root, the cache or an installed package. With GRAPH, reads a graph "
+        "whether its files are in the data root, the cache or an installed package. With GRAPH, reads a graph "
         "of your own instead, as gnnsafe.read_graph does, and says what is in it or which rule it breaks."
     )
     parser.epilog = examples("gnnsafe datasets", "gnnsafe datasets graph/ --undirected")

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `doctor`."""
     parser.description = (
         "Looks at versions, threads and devices, at each extra and what it needs beside Python (Java for spark, "
-        "Chromium for the tests of pages), and at data sets at hand; says what to do about each lack. 'missing' is "
+        "Chromium for the tests of pages), and at available data sets; says what to do about each lack. 'missing' is "
         "what only some commands need, 'wrong' what keeps something from working."
     )
     parser.epilog = examples("gnnsafe doctor", "gnnsafe doctor --json")

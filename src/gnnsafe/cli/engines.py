@@ -44,7 +44,7 @@ def add_engine_options(parser: Any, engines: tuple[str, ...]) -> None:
     words = "|".join(engines)
     group.add_argument("--engine", choices=engines, default=engines[0], metavar=words, help=f"(default: {engines[0]})")
     group.add_argument("--memory", metavar="SIZE", type=place, help="with duckdb: what it may take, such as 4GB")
-    group.add_argument("--temp", metavar="FOLDER", type=place, help="where tables are stored for the time being, "
+    group.add_argument("--temp", metavar="FOLDER", type=place, help="where tables are stored temporarily, "
                        "removed at the end (default: beside --out)")  # fmt: skip
     group.add_argument("--master", metavar="URL", type=place, help="with spark: spark://host:port, yarn, local[N] "
                        "(default: that of spark-submit, or all cores)")  # fmt: skip
@@ -90,13 +90,13 @@ def listed_nodes(file: Path) -> list[str]:
 
 
 def said_figures(said: Summary, false_alarm: float | None, fdr: float | None) -> dict[str, Any]:
-    """What is said of all nodes together, and how many of the flagged ones may be false alarms."""
+    """A summary of all nodes, and how many of the flagged ones may be false alarms."""
     expected = (false_alarm or 0) * said.nodes if fdr is None else fdr * said.flagged
     return {**said.to_dict(), "false_alarm": false_alarm, "fdr": fdr, "expected_false_alarms": expected}
 
 
 def said_lines(figures: Mapping[str, Any]) -> list[str]:
-    """The same in words, but for the histogram and what changed over time."""
+    """The same in words, except for the histogram and what changed over time."""
     nodes, flagged, expected = (figures[name] for name in ("nodes", "flagged", "expected_false_alarms"))
     share, fdr = figures["false_alarm"], figures["fdr"]
     most = (
@@ -108,7 +108,7 @@ def said_lines(figures: Mapping[str, Any]) -> list[str]:
 
 
 def engine_answer(said: Summary, asked: Asked) -> Answer:
-    """What an engine said of all nodes together, as `gnnsafe score` says it."""
+    """An engine's summary of all nodes, as `gnnsafe score` says it."""
     from gnnsafe.engines.sources import is_remote
 
     figures = said_figures(said, asked.false_alarm, asked.fdr)

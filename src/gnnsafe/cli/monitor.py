@@ -147,4 +147,4 @@ def _tell(url: str | None, found: Judgement) -> None:
         return
     failed = notified(url, found.to_dict())
     if failed is not None:
-        log.warning("nobody was told by --webhook: %s", failed)
+        log.warning("the webhook was not reached: %s", failed)

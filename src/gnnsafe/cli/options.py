@@ -93,11 +93,11 @@ def add_graph_options(parser: Any) -> None:
         "--edges", metavar="FILE", type=place, help="the table of edges, where GRAPH is a table of nodes"
     )
     group.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
-    group.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there")
+    group.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of unknown nodes")
 
 
 def given_graph(arguments: argparse.Namespace, graph: str | None = None, *, undirected: bool = False) -> Data:
-    """The graph of the user's own, the one of the arguments unless told, read as the options say."""
+    """The graph of the user's own, by default the one of the arguments, read as the options say."""
     return read_graph(
         graph or arguments.graph,
         edges=arguments.edges,

@@ -76,7 +76,7 @@ def _plain(value: Any) -> Any:
 
 
 class Terminal(Console):
-    """Where results are printed: texts as they are, since a path is not markup, but for what would act on it."""
+    """Where results are printed: texts as they are, since a path is not markup, except for what would act on it."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """As rich does, once texts are clean."""

@@ -19,7 +19,7 @@ GROUPS = {
     "start": {
         "demo": "OOD detection on real Cora under three shifts, beside the paper's figures",
         "doctor": "what is installed here, what is missing, and what to do about it",
-        "datasets": "list the data sets, their shifts, and whether they are at hand; or check a graph of your own",
+        "datasets": "list the data sets, their shifts, and whether they are available; or check a graph of your own",
         "methods": "list the methods and the training objectives: kind, what they need, formula and reference",
         "completion": "completion of commands and options for your shell",
     },
@@ -94,7 +94,7 @@ def command_parser(name: str) -> Parser:
 
 
 def command_module(name: str) -> ModuleType:
-    """The module of a command, imported when it is first asked for; its `configure` describes the command."""
+    """The module of a command, imported when first needed; its `configure` describes the command."""
     return import_module(f"gnnsafe.cli.{name.replace('-', '_')}")
 
 

@@ -15,10 +15,10 @@ from gnnsafe.cli.options import (
 )
 from gnnsafe.cli.output import Answer, progress_bar
 from gnnsafe.cli.parsing import examples
-from gnnsafe.cli.train import bound_figures, bound_lines, rate_notes
+from gnnsafe.cli.train import calibrated_figures, calibrated_lines, rate_notes
 from gnnsafe.detector import Detector, load
 from gnnsafe.errors import require
-from gnnsafe.fitting import bound
+from gnnsafe.fitting import fit_and_calibrate
 from gnnsafe.fitting.classes import renumbered
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods import METHODS, Method
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `refit`."""
     parser.description = (
         "Binds another OOD score to the model of a detector that 'gnnsafe train' has written, shows it the training "
-        "nodes and calibrates it anew; the model and the scaling of features stay as they are. The split is the one "
+        "nodes and calibrates it again; the model and the scaling of features stay as they are. The split is the one "
         "that the detector keeps where GRAPH is the graph that it was trained on, else the graph's own."
     )
     parser.epilog = examples("gnnsafe refit detector/ graph/ --method energy --out other/")
@@ -58,10 +58,10 @@ def _refit(arguments: argparse.Namespace) -> Answer:
         assert detector.classifier is not None
         undirected, model = detector.undirected or arguments.undirected, detector.classifier.model
         other = Detector(model, arguments.method, scaling=detector.scaling, undirected=undirected)
-        fitted = bound(other, data)
-    fitted.detector.notes = {**detector.notes, **rate_notes(fitted)}
-    fitted.detector.save(arguments.out)
-    return Answer(bound_lines(fitted), bound_figures(fitted), [("Detector", arguments.out)])
+        result = fit_and_calibrate(other, data)
+    result.detector.notes = {**detector.notes, **rate_notes(result)}
+    result.detector.save(arguments.out)
+    return Answer(calibrated_lines(result), calibrated_figures(result), [("Detector", arguments.out)])
 
 
 def _split(detector: Detector, data: Data) -> Data:

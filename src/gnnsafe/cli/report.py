@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _report(arguments: argparse.Namespace) -> Answer:
     folder: Path = arguments.results
     if arguments.format is not None and arguments.out is not None:
-        raise InputError("'--out' must not stand beside '--format' (got both), which prints and writes no files")
+        raise InputError("'--out' must not be given with '--format' (got both), which prints and writes no files")
     altair()
     found, broken = store.read(folder)
     chosen = {record.key for record in found if arguments.protocol in (None, record.protocol)}

@@ -166,7 +166,7 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
 def _decided(
     arguments: argparse.Namespace, detector: Detector, graph: str, table: Path
 ) -> tuple[Summary, Decisions, ClassSets | None]:
-    """One graph read, decided about and written; what is said about the nodes asked about."""
+    """One graph read, decided about and written; what is said about the given nodes."""
     with progress_bar() as progress:
         task = progress.add_task(f"Reading {graph}", total=3)
         data = given_graph(arguments, graph, undirected=detector.undirected)

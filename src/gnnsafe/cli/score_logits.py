@@ -1,4 +1,4 @@
-"""`gnnsafe score-logits`: logits that anybody's model gave, scored and decided about by an engine."""
+"""`gnnsafe score-logits`: logits that any model gave, scored and decided about by an engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--storey", action="store_true", help="with --fdr: estimate how many nodes are ID")
     parser.add_argument("--nodes", metavar="FILE", type=path, help="decide about these nodes alone: an id per line")
     parser.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
-    parser.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of nodes that are not there")
+    parser.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of unknown nodes")
     add_engine_options(parser, ("duckdb", "spark"))
     parser.set_defaults(command=_score)
 

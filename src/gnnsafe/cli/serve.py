@@ -22,10 +22,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the command `serve`."""
     parser.description = (
         "Serves detectors over HTTP: the Open Inference Protocol under /v2, graphs under /v1, a page at /, OpenAPI at "
-        "/docs, Prometheus at /metrics. With --graph it keeps a graph, takes changes of it and scores all whom they "
-        "touch; what it has acknowledged is in a journal beside the graph, and is there after any crash. It listens on "
-        "this machine alone unless told; elsewhere a token is required. SIGTERM finishes what was accepted; SIGHUP "
-        "reads the detectors again without dropping a request."
+        "/docs, Prometheus at /metrics. With --graph it keeps a graph, takes changes of it and scores the nodes that "
+        "these affect; what it has acknowledged is in a journal beside the graph, and is there after any crash. It "
+        "listens on this machine alone by default; elsewhere a token is required. SIGTERM finishes what was accepted; "
+        "SIGHUP reads the detectors again without dropping a request."
     )
     parser.epilog = examples(
         "gnnsafe serve detector/ --graph graph/ --history history.db", "gnnsafe serve papers=detector/ other/"
@@ -80,7 +80,7 @@ def _port(text: str) -> int:
 
 def _serve(arguments: argparse.Namespace) -> None:
     from gnnsafe.service import Limits, Service, create_app
-    from gnnsafe.service.models import Model
+    from gnnsafe.service.models import ServedModel
     from gnnsafe.service.running import run
 
     token = _token(arguments)
@@ -88,7 +88,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     limits = Limits(**{**asked, "body": asked["body"] * 2**20})
     with progress_bar() as progress:
         task = progress.add_task("Loading", total=3)
-        models = {name: Model.loaded(name, folder) for name, folder in _folders(arguments.detectors).items()}
+        models = {name: ServedModel.loaded(name, folder) for name, folder in _folders(arguments.detectors).items()}
         progress.update(task, description="Reading the graph", completed=1)
         graph = None if arguments.graph is None else given_graph(arguments)
         progress.update(task, description="Scoring", completed=2)

@@ -25,7 +25,7 @@ from gnnsafe.cli.parsing import examples
 from gnnsafe.datasets import read_graph
 from gnnsafe.errors import require
 from gnnsafe.files import writable
-from gnnsafe.fitting import AUTO, Bound, Fitting, fitting
+from gnnsafe.fitting import AUTO, Calibrated, Fitting, fit_detector
 from gnnsafe.graph import Data
 from gnnsafe.methods import METHODS
 from gnnsafe.report.catalogue import graph_figures, graph_lines
@@ -33,9 +33,9 @@ from gnnsafe.saving import FILE
 from gnnsafe.scaling import Scale
 from gnnsafe.training import OBJECTIVES
 
-__all__ = ["bound_figures", "bound_lines", "configure", "rate_notes"]
+__all__ = ["calibrated_figures", "calibrated_lines", "configure", "rate_notes"]
 
-PARTS = {"train": "training", "val": "validation", "test": "test"}
+SPLIT = {"train": "training", "val": "validation", "test": "test"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ def _train(arguments: argparse.Namespace) -> Answer:
             name: getattr(arguments, name)
             for name in ("backbone", "objective", "method", "epochs", "seed", "scale", "device")
         }
-        fitted = fitting(
+        result = fit_detector(
             data,
             exposure=exposure,
             by_time=arguments.split_by_time,
@@ -107,36 +107,38 @@ def _train(arguments: argparse.Namespace) -> Answer:
             begin=lambda name: progress.reset(task, description=f"Training {name}", total=arguments.epochs),
             each_epoch=lambda _: progress.advance(task),
         )
-    fitted.detector.notes = _notes(arguments, fitted)
-    fitted.detector.save(arguments.out)
-    for warning in fitted.warnings:
+    result.detector.notes = _notes(arguments, result)
+    result.detector.save(arguments.out)
+    for warning in result.warnings:
         warnings.warn(warning, stacklevel=1)
-    graph = graph_figures(fitted.data)
-    lines = [*graph_lines(graph), *_split(arguments, data), *_lines(fitted), *bound_lines(fitted)]
-    return Answer(lines, {"graph": graph, **_figures(fitted), **bound_figures(fitted)}, [("Detector", arguments.out)])
+    graph = graph_figures(result.data)
+    lines = [*graph_lines(graph), *_split(arguments, data), *_lines(result), *calibrated_lines(result)]
+    return Answer(
+        lines, {"graph": graph, **_figures(result), **calibrated_figures(result)}, [("Detector", arguments.out)]
+    )
 
 
 def _exposure(arguments: argparse.Namespace) -> Any:
     return read_graph(arguments.exposure, drop_unknown_edges=arguments.drop_unknown_edges)
 
 
-def _notes(arguments: argparse.Namespace, fitted: Fitting) -> dict[str, Any]:
+def _notes(arguments: argparse.Namespace, result: Fitting) -> dict[str, Any]:
     """What a reader of the detector may ask: how it came about."""
     return {
         "graph": str(arguments.graph),
-        "nodes": fitted.data.num_nodes,
-        "edges": fitted.data.num_edges,
-        "objective": repr(fitted.objective),
+        "nodes": result.data.num_nodes,
+        "edges": result.data.num_edges,
+        "objective": repr(result.objective),
         "exposure": arguments.exposure,
         "epochs": arguments.epochs,
         "seed": arguments.seed,
-        **rate_notes(fitted),
+        **rate_notes(result),
     }
 
 
-def rate_notes(fitted: Bound) -> dict[str, dict[str, float]]:
+def rate_notes(result: Calibrated) -> dict[str, dict[str, float]]:
     """How often the model is right, as notes of a detector."""
-    rates = {name: asdict(rate) for name, rate in fitted.rates.items()}
+    rates = {name: asdict(rate) for name, rate in result.rates.items()}
     named = {"accuracy": "accuracy", "balanced accuracy": "balanced", "majority class": "majority"}
     return {note: {part: rate[kind] for part, rate in rates.items()} for note, kind in named.items()}
 
@@ -147,55 +149,55 @@ def _split(arguments: argparse.Namespace, data: Data) -> list[str]:
     return [] if "train_mask" in data else [f"no split was given: this one is drawn from seed {arguments.seed}"]
 
 
-def _lines(fitted: Fitting) -> list[str]:
-    trained, history = fitted.trained, fitted.trained.history
+def _lines(result: Fitting) -> list[str]:
+    trained, history = result.trained, result.trained.history
     lines = [
-        f"features: {fitted.detector.scaling or 'as they are'}",
-        f"{trained.backbone} trained by {fitted.objective!r}, {len(history.loss)} epochs, best after "
+        f"features: {result.detector.scaling or 'as they are'}",
+        f"{trained.backbone} trained by {result.objective!r}, {len(history.loss)} epochs, best after "
         f"{history.best_epoch + 1}",
     ]
-    if len(fitted.tried) > 1:
-        reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in fitted.tried)
+    if len(result.tried) > 1:
+        reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in result.tried)
         lines.append(f"right on validation nodes: {reached}; kept: {trained.backbone}")
     return lines
 
 
-def _figures(fitted: Fitting) -> dict[str, Any]:
+def _figures(result: Fitting) -> dict[str, Any]:
     """How the model came about."""
-    history = fitted.trained.history
+    history = result.trained.history
     return {
-        "scaling": fitted.detector.scaling and str(fitted.detector.scaling),
-        "backbone": fitted.trained.backbone,
-        "tried": {one.backbone: one.accuracy for one in fitted.tried},
-        "objective": repr(fitted.objective),
+        "scaling": result.detector.scaling and str(result.detector.scaling),
+        "backbone": result.trained.backbone,
+        "tried": {one.backbone: one.accuracy for one in result.tried},
+        "objective": repr(result.objective),
         "epochs": len(history.loss),
         "best_epoch": history.best_epoch + 1,
-        "warnings": [str(warning) for warning in fitted.warnings],
+        "warnings": [str(warning) for warning in result.warnings],
     }
 
 
-def bound_figures(fitted: Bound) -> dict[str, Any]:
+def calibrated_figures(result: Calibrated) -> dict[str, Any]:
     """How often the model is right, what it was calibrated on, and whether its error rates hold."""
     return {
-        "method": repr(fitted.detector.method),
-        "rates": {part: asdict(rate) for part, rate in fitted.rates.items()},
-        "calibrated_on": fitted.calibrated_on.removesuffix("_mask"),
-        "calibration_nodes": int(fitted.data[fitted.calibrated_on].sum()),
-        "check": fitted.check and fitted.check.to_dict(),
+        "method": repr(result.detector.method),
+        "rates": {part: asdict(rate) for part, rate in result.rates.items()},
+        "calibrated_on": result.calibrated_on.removesuffix("_mask"),
+        "calibration_nodes": int(result.data[result.calibrated_on].sum()),
+        "check": result.check and result.check.to_dict(),
     }
 
 
-def bound_lines(fitted: Bound) -> list[str]:
+def calibrated_lines(result: Calibrated) -> list[str]:
     """The same in words."""
     lines = [
-        f"right on {rate.accuracy:.1%} of {PARTS[part]} nodes (balanced over classes {rate.balanced:.1%}; the largest "
+        f"right on {rate.accuracy:.1%} of {SPLIT[part]} nodes (balanced over classes {rate.balanced:.1%}; the largest "
         f"class alone {rate.majority:.1%})"
-        for part, rate in fitted.rates.items()
+        for part, rate in result.rates.items()
     ]
     lines.append(
-        f"{fitted.detector!r}, calibrated on {int(fitted.data[fitted.calibrated_on].sum()):,} "
-        f"{PARTS[fitted.calibrated_on.removesuffix('_mask')]} nodes"
+        f"{result.detector!r}, calibrated on {int(result.data[result.calibrated_on].sum()):,} "
+        f"{SPLIT[result.calibrated_on.removesuffix('_mask')]} nodes"
     )
-    if fitted.check is None:
+    if result.check is None:
         return [*lines, "no held-out test nodes: whether stated false-alarm rates hold was not checked"]
-    return [*lines, *str(fitted.check).splitlines()]
+    return [*lines, *str(result.check).splitlines()]

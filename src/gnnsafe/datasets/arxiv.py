@@ -40,11 +40,11 @@ def _guesses(path: Path) -> NDArray[np.float32]:
         with gzip.open(path, "rt", encoding="ascii") as file:
             guesses = [[int(guess) for guess in line.strip().split(",") if guess] for line in file]
     except (EOFError, ValueError, OSError) as error:
-        raise InputError(f"{path} must be gzipped lines of class numbers (got: {error}); fetch it anew") from error
+        raise InputError(f"{path} must be gzipped lines of class numbers (got: {error}); download it again") from error
     x = np.zeros((len(guesses), CLASSES), dtype=np.float32)
     for row, line in zip(x, guesses, strict=True):
         if line and not 0 <= min(line) <= max(line) < CLASSES:
-            raise InputError(f"{path} must name classes from 0 to {CLASSES - 1} (got {line}); fetch it anew")
+            raise InputError(f"{path} must name classes from 0 to {CLASSES - 1} (got {line}); download it again")
         for rank, guess in reversed(list(enumerate(line, start=1))):  # of a class that is named twice the better counts
             row[guess] = 1 / rank
     return x
@@ -58,7 +58,8 @@ def _papers(folder: Path, x: NDArray[np.float32]) -> Data:
     year = _table(folder / "node_year.csv.gz", np.int64, 1)
     for name, rows in (("node-label.csv.gz", len(y)), ("node_year.csv.gz", len(year))):
         if rows != len(x):
-            raise InputError(f"{folder / name} must have a row for each of {len(x)} nodes (got {rows}); fetch it anew")
+            rule = f"must have a row for each of {len(x)} nodes"
+            raise InputError(f"{folder / name} {rule} (got {rows}); download it again")
     return Data(
         x=torch.from_numpy(x),
         edge_index=torch.from_numpy(edges.T.copy()),  # directed, citing → cited, as the file has them
@@ -72,7 +73,7 @@ def _table(path: Path, dtype: type[np.generic], dimensions: Literal[1, 2]) -> An
         with gzip.open(path, "rt", encoding="ascii") as file:
             return np.loadtxt(file, delimiter=",", dtype=dtype, ndmin=dimensions)
     except (EOFError, ValueError, OSError) as error:
-        raise InputError(f"{path} must be a gzipped table of numbers (got: {error}); fetch it anew") from error
+        raise InputError(f"{path} must be a gzipped table of numbers (got: {error}); download it again") from error
 
 
 def _download(root: Path) -> None:
@@ -94,7 +95,7 @@ ARXIV = Files(
 
 
 def _no_download(root: Path) -> None:
-    raise OSError("nobody publishes these files together")
+    raise OSError("these files are not published together")
 
 
 TOPICS = Files(

@@ -31,6 +31,16 @@ class Benchmark:
     graph of `ood` have `mask`, the nodes that count. An OOD graph with a `test_mask` of its own has ID nodes among its
     OOD nodes, against which these are told apart. The classifier has `num_classes` outputs: one per class of the whole
     data set, or with `head="id"` one per class that some ID node has.
+
+    Args:
+        name: The data set.
+        shift: The shift.
+        seed: Of the shift and, where it is drawn, of the split.
+        id: The in-distribution graph, to train on.
+        exposure: OOD nodes that may be seen in training.
+        ood: OOD graphs by name.
+        num_classes: How many outputs the classifier has.
+        source: Where the files came from, for the record.
     """
 
     name: str
@@ -43,7 +53,14 @@ class Benchmark:
     source: str
 
     def to(self, device: torch.device | str) -> Benchmark:
-        """The same with all graphs on that device."""
+        """The same with all graphs on that device.
+
+        Args:
+            device: Such as "cuda".
+
+        Returns:
+            A new benchmark.
+        """
         exposure = None if self.exposure is None else moved(self.exposure, device)
         ood = {name: moved(graph, device) for name, graph in self.ood.items()}
         return replace(self, id=moved(self.id, device), exposure=exposure, ood=ood)
@@ -69,7 +86,7 @@ def load_benchmark(
         name: The data set.
         shift: Which of its shifts.
         seed: Of the shift and, where it is drawn, of the split.
-        root: A folder with the raw files, laid out as PyG does; unless told `$GNNSAFE_DATA`, then a package that
+        root: A folder with the raw files, laid out as PyG does; by default `$GNNSAFE_DATA`, then a package that
             carries them, then a download.
         test_nodes: "id-test": only those nodes count that are ID test nodes in the original (planted shifts choose
             their nodes themselves), as in the rigorous protocol.
@@ -83,12 +100,16 @@ def load_benchmark(
 
     Raises:
         UnknownNameError: There is no such data set, shift or option.
-        DataNotFoundError: Its files are nowhere to be had.
+        DataNotFoundError: Its files were not found.
         InputError: The files are not what was published.
+
+    >>> graphs = load_benchmark("synthetic", shift="feature", nodes=300, edges=1500, features=16, classes=3)
+    >>> graphs.id.num_nodes, graphs.num_classes, list(graphs.ood)
+    (300, 3, ['feature'])
     """
     require_known("name", name, DATASETS)
     for option in size:
-        require(name == "synthetic", option, "be left out but for 'synthetic'", repr(size[option]))
+        require(name == "synthetic", option, "be given only for 'synthetic'", repr(size[option]))
         require_known("option", option, ("nodes", "edges", "features", "classes"))
     dataset = synthetic_dataset(**size) if size else DATASETS[name]
     require_known("shift", shift, dataset.shifts)

@@ -45,7 +45,7 @@ def cached_graph(name: str, sources: Iterable[Path], build: Callable[[], Data]) 
         return build()
     path = folder / f"{name}-{_fingerprint(sources)}.npz"
     with suppress(Exception):  # whatever numpy and zip make of a damaged copy
-        return _read(path)
+        return _load(path)
     data = build()
     with suppress(OSError), replacing(path) as part:
         _write(data, part)
@@ -73,7 +73,7 @@ def _write(data: Data, path: Path) -> None:
         file.write(checksum)
 
 
-def _read(path: Path) -> Data:
+def _load(path: Path) -> Data:
     from torch_geometric.data import Data  # three seconds to import: only where a data set is read
 
     raw = memoryview(path.read_bytes())

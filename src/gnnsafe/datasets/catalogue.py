@@ -44,7 +44,7 @@ class Dataset:
     edges: int
     features: str
     classes: int
-    at_hand: Callable[[Root], bool]
+    available: Callable[[Root], bool]
     graph: Callable[[Root, int], tuple[Data, str]] | None = None
     own: Mapping[str, Callable[[Root, int], tuple[Parts, str]]] = field(default_factory=dict)
     middle: int | None = None  # the exposure class of the label shift where the paper sets it
@@ -57,7 +57,7 @@ class Dataset:
 
 
 def _at_hand(name: str) -> Callable[[Root], bool]:
-    return lambda root: PUBLIC[name].at_hand(root) is not None
+    return lambda root: PUBLIC[name].available(root) is not None
 
 
 def _cora(root: Root, seed: int) -> tuple[Data, str]:
@@ -67,7 +67,7 @@ def _cora(root: Root, seed: int) -> tuple[Data, str]:
 
 def _cora_at_hand(root: Root) -> bool:
     try:
-        return PUBLIC["cora"].at_hand(root) is not None or bool(packaged_cora(0))
+        return PUBLIC["cora"].available(root) is not None or bool(packaged_cora(0))
     except (OSError, ImportError):
         return False
 
@@ -109,7 +109,7 @@ def _twitch(root: Root, seed: int) -> tuple[Parts, str]:
 
 
 def _twitch_at_hand(root: Root) -> bool:
-    return all(twitch.country(name).at_hand(root) for name in (twitch.ID, twitch.EXPOSURE, *twitch.OOD))
+    return all(twitch.country(name).available(root) for name in (twitch.ID, twitch.EXPOSURE, *twitch.OOD))
 
 
 def _over_time(data: Data, seed: int, periods: Any) -> Parts:
@@ -141,11 +141,11 @@ def _pubmed_years(root: Root, seed: int) -> tuple[Parts, str]:
 
 
 def _pubmed_years_at_hand(root: Root) -> bool:
-    return PUBLIC["pubmed"].at_hand(root) is not None and pubmed_years.years_file(root) is not None
+    return PUBLIC["pubmed"].available(root) is not None and pubmed_years.years_file(root) is not None
 
 
 def synthetic_dataset(*, nodes: int = 2000, edges: int = 10_000, features: int = 500, classes: int = 6) -> Dataset:
-    """The synthetic data set in a size of one's own."""
+    """The synthetic data set in a size of your own."""
     make = partial(synthetic.synthetic, nodes=nodes, edges=edges, features=features, classes=classes)
 
     def graph(root: Root, seed: int) -> tuple[Data, str]:
@@ -180,10 +180,10 @@ DATASETS = {
     "dblp": Dataset(17_716, 105_734, "1639", 4, _at_hand("dblp"), _tenths("dblp")),
     "twitch": Dataset(9498, 315_774, "3170 or 128", 2, _twitch_at_hand, own={"domain": _twitch}),
     "arxiv": Dataset(
-        arxiv.NODES, arxiv.EDGES, "128", 40, lambda root: bool(arxiv.ARXIV.at_hand(root)), own={"time": _arxiv}
+        arxiv.NODES, arxiv.EDGES, "128", 40, lambda root: bool(arxiv.ARXIV.available(root)), own={"time": _arxiv}
     ),
     "arxiv-topics": Dataset(
-        arxiv.NODES, arxiv.EDGES, "40", 40, lambda root: bool(arxiv.TOPICS.at_hand(root)), own={"time": _arxiv_topics}
+        arxiv.NODES, arxiv.EDGES, "40", 40, lambda root: bool(arxiv.TOPICS.available(root)), own={"time": _arxiv_topics}
     ),
     "arxiv-stand-in": Dataset(arxiv.NODES, arxiv.EDGES, "128", 40, lambda _: True, own={"time": _arxiv_stand_in}),
     "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own={"time": _pubmed_years}),

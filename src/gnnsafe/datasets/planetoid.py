@@ -17,9 +17,9 @@ from gnnsafe.datasets.reading.npz import csr_matrix
 from gnnsafe.errors import InputError
 from gnnsafe.graph import Data
 
-__all__ = ["PARTS", "read_planetoid"]
+__all__ = ["PICKLES", "read_planetoid"]
 
-PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION = 500  # nodes after the training nodes
 TYPES = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 
@@ -39,7 +39,7 @@ def read_planetoid(folder: Path, name: str) -> Data:
     """
     from torch_geometric.data import Data
 
-    files = {part: folder / f"ind.{name}.{part}" for part in PARTS}
+    files = {part: folder / f"ind.{name}.{part}" for part in PICKLES}
     known, train = (_matrix(files[part]) for part in ("allx", "y"))
     test = _test_nodes(files["test.index"], len(known))
     x = _completed(files, known, "tx", test)
@@ -59,9 +59,9 @@ def _test_nodes(file: Path, first: int) -> NDArray[np.int64]:
     try:
         test = np.array([int(line) for line in file.read_text(encoding="ascii").split()], dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{file} must hold whole numbers alone ({error}); fetch it anew") from error
+        raise InputError(f"{file} must hold whole numbers alone ({error}); download it again") from error
     if len(np.unique(test)) != len(test) or not len(test) or test.min() != first:
-        raise InputError(f"{file} must name each test node once, from {first} on; fetch it anew")
+        raise InputError(f"{file} must name each test node once, from {first} on; download it again")
     return test
 
 
@@ -72,7 +72,7 @@ def _completed(
     rows = _matrix(files[part])
     if rows.shape != (len(test), known.shape[1]):
         raise InputError(
-            f"{files[part]} must have shape {[len(test), known.shape[1]]} (got {list(rows.shape)}); fetch it anew"
+            f"{files[part]} must have shape {[len(test), known.shape[1]]} (got {list(rows.shape)}); download it again"
         )
     check_memory(files[part], 4 * (int(test.max()) + 1) * known.shape[1])
     whole = np.zeros((int(test.max()) + 1, known.shape[1]), dtype=np.float32)
@@ -86,10 +86,10 @@ def _edges(file: Path, nodes: int) -> NDArray[np.int64]:
     """Each edge once, by source and target, without self-loops."""
     graph = _content(file)
     if not isinstance(graph, dict) or not all(isinstance(ends, list) for ends in graph.values()):
-        raise InputError(f"{file} must hold lists of neighbours (got {type(graph).__name__}); fetch it anew")
+        raise InputError(f"{file} must hold lists of neighbours (got {type(graph).__name__}); download it again")
     targets = [end for ends in graph.values() for end in ends]
     if not all(type(node) is int and 0 <= node < nodes for node in (*graph, *targets)):
-        raise InputError(f"{file} must hold nodes 0 to {nodes - 1} alone; fetch it anew")
+        raise InputError(f"{file} must hold nodes 0 to {nodes - 1} alone; download it again")
     source = np.repeat(np.array([*graph], dtype=np.int64), [len(ends) for ends in graph.values()])
     target = np.array(targets, dtype=np.int64)
     keys = np.unique((source * nodes + target)[source != target])
@@ -107,8 +107,8 @@ def _matrix(file: Path) -> NDArray[np.float32]:
         if isinstance(content, _Array) and content.values().ndim == 2:
             return content.values().astype(np.float32)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{file} must hold the parts of one matrix ({error}); fetch it anew") from error
-    raise InputError(f"{file} must hold a matrix (got {type(content).__name__.strip('_')}); fetch it anew")
+        raise InputError(f"{file} must hold the parts of one matrix ({error}); download it again") from error
+    raise InputError(f"{file} must hold a matrix (got {type(content).__name__.strip('_')}); download it again")
 
 
 class _Stub:
@@ -172,4 +172,4 @@ def _content(file: Path) -> Any:
             return _Unpickler(stream, encoding="latin1").load()
         except Exception as error:  # a damaged or hostile file fails in any way it likes
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"{file} must hold arrays and lists alone (got {reason}); fetch it anew") from None
+            raise InputError(f"{file} must hold arrays and lists alone (got {reason}); download it again") from None

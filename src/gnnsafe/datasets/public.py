@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from gnnsafe import scaling
-from gnnsafe.datasets.planetoid import PARTS, read_planetoid
+from gnnsafe.datasets.planetoid import PICKLES, read_planetoid
 from gnnsafe.datasets.reading.npz import npz_arrays
 from gnnsafe.datasets.sources import Files, raw_download
 from gnnsafe.graph import Data
@@ -22,7 +22,7 @@ def row_normalised(data: Data) -> Data:
 
 
 def _planetoid(name: str, nodes: int, edges: int, sha256: str | None = None) -> Files:
-    path, files = f"Planetoid/{name}/raw", tuple(f"ind.{name.lower()}.{part}" for part in PARTS)
+    path, files = f"Planetoid/{name}/raw", tuple(f"ind.{name.lower()}.{part}" for part in PICKLES)
 
     def read(folder: Path) -> Data:
         return row_normalised(read_planetoid(folder, name.lower()))

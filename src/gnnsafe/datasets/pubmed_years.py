@@ -31,7 +31,7 @@ def pubmed_with_years(root: str | os.PathLike[str] | None) -> tuple[Data, str]:
     file = years_file(root)
     if file is None:
         raise DataNotFoundError(
-            f"pubmed-years is nowhere to be had. Tried: {data_root(root) or 'no data root'}. "
+            f"pubmed-years was not found. Tried: {data_root(root) or 'no data root'}. "
             f"Pass root= (--data, GNNSAFE_DATA) a folder with {FILE}: 'year', one per Planetoid PubMed node."
         )
     data, source = PUBLIC["pubmed"].load(root)

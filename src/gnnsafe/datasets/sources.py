@@ -51,9 +51,9 @@ class Files:
     """The raw files of one graph: where they lie under a data root, who reads them and who downloads them.
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
-    A download is held against `counts`, the published numbers of nodes and of edges, before it is kept, and where it is
-    known against `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Where
-    `counts` go on with the numbers of features and of classes, files at hand are held against all four, too.
+    A download is compared with `counts`, the published numbers of nodes and of edges, before it is kept, and, where it
+    is known, with `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Where
+    `counts` go on with the numbers of features and of classes, files that are there are compared with all four, too.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Files:
     remedy: str = ""
     sha256: str | None = None
 
-    def at_hand(self, root: str | os.PathLike[str] | None) -> Path | None:
+    def available(self, root: str | os.PathLike[str] | None) -> Path | None:
         """The folder with all of the files, in the data root or as downloaded before; or none."""
         for base in (data_root(root), cache_folder()):
             if base is not None and all((base / self.path / name).is_file() for name in self.files):
@@ -80,7 +80,7 @@ class Files:
         What is in the data root is never written to; the graph as read is kept in the cache folder.
         """
         tried = [f"{base / self.path}" for base in (data_root(root), cache_folder()) if base is not None]
-        folder = self.at_hand(root)
+        folder = self.available(root)
         if folder is None and otherwise is not None:
             try:
                 return otherwise()
@@ -91,18 +91,18 @@ class Files:
                 folder = self._downloaded()
             except Exception as reason:  # whatever a network, a proxy or a library makes of it
                 raise DataNotFoundError(
-                    f"{self.name} is nowhere to be had. Tried: {', '.join(tried)}, a download ({reason}). "
+                    f"{self.name} was not found. Tried: {', '.join(tried)}, a download ({reason}). "
                     f"Pass root= (--data, GNNSAFE_DATA) a folder with {self.path}/{self.files[0]}"
                     f"{' and its siblings' if len(self.files) > 1 else ''}, or allow the download"
                     + (f", or {self.remedy}." if self.remedy else ".")
                 ) from None
-        data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read(folder))
+        data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read_checked(folder))
         if len(self.counts) == len(COUNTED):
             self._check_counts(data, folder)
         log.info("%s is in %s", self.name, folder)
         return data, str(folder)
 
-    def _read(self, folder: Path) -> Data:
+    def _read_checked(self, folder: Path) -> Data:
         try:
             return self.read(folder)
         except InputError:
@@ -110,7 +110,7 @@ class Files:
         except Exception as reason:  # whatever a reader makes of a damaged file
             raise InputError(
                 f"the files of {self.name} in {folder} must be whole (got {type(reason).__name__}: {reason}); "
-                "fetch them anew"
+                "download them again"
             ) from reason
 
     def _check_counts(self, data: Data, place: Path | str) -> None:
@@ -118,7 +118,7 @@ class Files:
         if found != self.counts:
             raise InputError(
                 f"'{self.name}' must have {_counted(self.counts)} (got {_counted(found)} in {place}); "
-                "fetch its files anew, or read a graph of your own with gnnsafe.read_graph"
+                "download its files again, or read a graph of your own with gnnsafe.read_graph"
             )
 
     def digest(self, folder: Path) -> str:
@@ -137,7 +137,7 @@ class Files:
             self.download(Path(part))
             if self.sha256 not in (None, found := self.digest(Path(part) / self.path)):
                 raise OSError(f"its SHA-256 is {found}, not {self.sha256}: it was not kept")
-            data = self._read(Path(part) / self.path)
+            data = self._read_checked(Path(part) / self.path)
             self._check_counts(data, "a download, not kept")
             shutil.move(Path(part) / self.path, folder)
         return folder

@@ -14,7 +14,7 @@ from gnnsafe.graph import Data
 __all__ = ["EXPOSURE", "ID", "OOD", "country"]
 
 ID, EXPOSURE, OOD = "DE", "EN", ("ES", "FR", "RU")
-COUNTS = {
+PUBLISHED = {
     "DE": (9498, 315_774), "EN": (7126, 77_774), "ES": (4648, 123_412), "FR": (6551, 231_883), "RU": (4385, 78_993),
 }  # fmt: skip
 
@@ -33,4 +33,4 @@ def country(name: str) -> Files:
         return row_normalised(data) if (data.x >= 0).all() else data
 
     path, files = f"Twitch/{name}/raw", (f"{name}.npz",)
-    return Files(f"twitch-{name.lower()}", path, files, read, raw_download("Twitch", path, files), COUNTS[name])
+    return Files(f"twitch-{name.lower()}", path, files, read, raw_download("Twitch", path, files), PUBLISHED[name])

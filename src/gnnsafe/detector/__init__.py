@@ -1,4 +1,4 @@
-"""A method bound to somebody's model: what practitioners touch."""
+"""A method bound to a user's model: what users call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about nodes before anything is decided: from one forward, in batches, or from a part of the graph."""
+"""Scores of nodes before anything is decided: from one forward pass, in batches, or from a part of the graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gnnsafe.errors import InputError, require, require_flag, require_whole
 from gnnsafe.graph import Graph
 from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
 from gnnsafe.models import MODELS, Model
-from gnnsafe.new_scores import NewScores, Parts, Reach, new_scores
+from gnnsafe.new_scores import NewScores, Parts, Reach, score_nodes
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 
@@ -24,7 +24,7 @@ __all__ = ["Answering"]
 
 
 class Answering(Scorer):
-    """A `Detector` as far as it scores: all nodes of a graph, or those whom new nodes and edges touch."""
+    """A `Detector` as far as it scores: all nodes of a graph, or the nodes that new nodes and edges affect."""
 
     def score(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Tensor:
         """Float32, one per node, higher = more out-of-distribution.
@@ -38,7 +38,8 @@ class Answering(Scorer):
         Args:
             data: The graph.
             batch_size: How many nodes are scored at a time; None: all.
-            hops: With a `batch_size`, the receptive field of a model that is none of gnnsafe.models; see `score_new`.
+            hops: With a `batch_size`, the receptive field of a model that is not one of gnnsafe.models; see
+                `score_new`.
 
         Returns:
             A score for each node.
@@ -55,11 +56,11 @@ class Answering(Scorer):
     def score_new(
         self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
     ) -> NewScores:
-        """Those whom new nodes and edges touch and their scores, equal to those of the whole graph, from a part of it.
+        """Scores of the nodes that new nodes and edges affect, from a part of the graph; equal to those of the whole.
 
-        Touched is every node that has one of `nodes` in its receptive field, that of model and method together. A model
-        that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few nodes
-        are scored on another part of the graph too, and where that makes a difference it is refused. A method
+        Affected (touched) is every node that has one of `nodes` in its receptive field, that of model and method. A
+        model that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few
+        nodes are scored on another part of the graph too, and where that makes a difference it is refused. A method
         that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
         whole, or, before that, of the training graph: score the whole again when much of it has changed.
 
@@ -68,8 +69,9 @@ class Answering(Scorer):
 
         Args:
             data: The graph as it is now.
-            nodes: Those that came or changed and both ends of edges that came or went, as numbers or as a mask.
-            hops: The receptive field of a model that is none of gnnsafe.models: its number of message-passing layers.
+            nodes: New and changed nodes, and both ends of new and removed edges, as numbers or as a mask.
+            hops: The receptive field of a model that is not one of gnnsafe.models: its number of message-passing
+                layers.
             touched: Whether all touched nodes are scored; False: the given ones alone, which reads far less where few
                 edges lead far.
 
@@ -93,14 +95,14 @@ class Answering(Scorer):
         if not given.any():
             scores = torch.empty(0, device=given.device)
             return NewScores(scores.long(), scores), scores, scores.unsqueeze(1)
-        found, logits = new_scores(parts, given, touched=touched)
+        found, logits = score_nodes(parts, given, touched=touched)
         scores, compared = found.scores.T.contiguous()
         return NewScores(found.nodes, scores), compared, logits
 
     def _answers(
         self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
     ) -> tuple[PreparedGraph, Answers]:
-        """The graph, and what is to be said about its nodes: from one forward, or in batches."""
+        """The graph, and the scores, classes and probabilities of its nodes: from one forward pass, or in batches."""
         if batch_size is None:
             require(hops is None, "hops", "be left out where there is no batch_size", hops)
             outputs = self.outputs(data)
@@ -134,7 +136,7 @@ class Answering(Scorer):
         """The receptive fields of the method's scores, as it says itself, and of the model."""
         if own is None:
             raise InputError(
-                f"'method' must have a receptive field of so many hops (got {self.method!r}, which says none); use "
+                f"'method' must have a known receptive field (got {self.method!r}, which says none); use "
                 "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
             )
         require_whole("base_reach", own, 0)
@@ -142,11 +144,11 @@ class Answering(Scorer):
         if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
             hops = model.reach
             whole = f"{type(model).__name__}, which reads the whole graph at once"
-            require(hops is not None, "model", "have a receptive field of so many hops", whole, "use score(data)")
+            require(hops is not None, "model", "have a known receptive field", whole, "use score(data)")
         if hops is None and model is not None:
             raise InputError(
-                f"'hops' must be given for {type(model).__name__}, which is none of gnnsafe.models (got none): its "
-                "receptive field in hops, as a rule its number of message-passing layers"
+                f"'hops' must be given for {type(model).__name__}, which is not one of gnnsafe.models (got none): its "
+                "receptive field in hops, usually its number of message-passing layers"
             )
         hops = 0 if hops is None else hops
         require_whole("hops", hops, 0)

@@ -16,7 +16,7 @@ __all__ = ["Decisions"]
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What `Detector.decide` says: one entry per node in each field, from one forward of the model."""
+    """What `Detector.decide` says: one entry per node in each field, from one forward pass of the model."""
 
     ids: Sequence[Any]
     """What the user calls the nodes, `data.node_id`; their numbers where the graph has none."""
@@ -39,7 +39,14 @@ class Decisions:
         return len(self.scores)
 
     def of(self, mask: Tensor) -> Decisions:
-        """Those about the nodes in `mask`, a boolean tensor."""
+        """Those about the nodes in `mask`, a boolean tensor.
+
+        Args:
+            mask: True for each node that stays.
+
+        Returns:
+            The same fields with fewer entries.
+        """
         each: dict[str, Any] = {
             name: value[mask.to(value.device)] if isinstance(value, Tensor) else value
             for name, value in vars(self).items()
@@ -59,7 +66,10 @@ class Decisions:
         return arrow_table(self.columns())
 
     def to_pandas(self) -> Any:
-        """The same as a `pandas.DataFrame`.
+        """The same as a data frame.
+
+        Returns:
+            A `pandas.DataFrame` with the columns of `to_arrow`.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -67,7 +77,11 @@ class Decisions:
         return data_frame(self.columns())
 
     def columns(self) -> dict[str, Any]:
-        """The table's columns by name: lists, or arrays of numpy's."""
+        """The table's columns by name: lists, or arrays of numpy's.
+
+        Returns:
+            A column for each name of `to_arrow`.
+        """
         columns: dict[str, Any] = {"id": list(self.ids)}
         if self.predicted is not None and self.probabilities is not None:
             classes = self.predicted.cpu().numpy()

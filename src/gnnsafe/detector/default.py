@@ -1,4 +1,4 @@
-"""The method of a detector for which nobody named one."""
+"""The method of a detector for which none was named."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gnnsafe.graph import Graph, node_mask
 from gnnsafe.methods import GNNSafe, Method, TwoScale
 from gnnsafe.outputs import Outputs
 
-__all__ = ["fitted_default"]
+__all__ = ["fit_default"]
 
 ENOUGH = 20  # validation nodes, for p-values among them to say anything
 
 
-def fitted_default(outputs: Outputs, y: Tensor, mask: Tensor) -> Method:
+def fit_default(outputs: Outputs, y: Tensor, mask: Tensor) -> Method:
     """TwoScale, fitted; where it cannot be, TwoScale of those of its parts that can; else GNNSafe.
 
-    A model or `forward` that cannot be asked about nodes without edges costs `OutOfPlace`, features without cosines
+    A model or `forward` that cannot run without edges costs `OutOfPlace`, features without cosines
     `CentredCosine`, log-probabilities `Energy`. A graph without `val_mask`, with fewer than 20 nodes in it or with
     training nodes among them has nothing to compare with: GNNSafe, which learns nothing. One `MethodWarning` says why,
     and what takes its place. Any error of a part decides, since a model may raise any.

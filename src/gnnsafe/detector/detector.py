@@ -1,4 +1,4 @@
-"""What practitioners touch: scores, decisions with a stated error rate, reasons, advice, and files."""
+"""For users: scores, decisions with a stated error rate, reasons, advice, and files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gnnsafe.detector.answering import Answering
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.saving import save
 from gnnsafe.detector.sets import ClassSets
-from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnosis
+from gnnsafe.diagnosis import CANDIDATES, Diagnosis, diagnose
 from gnnsafe.errors import CalibrationWarning, require, require_flag
-from gnnsafe.explanation import Explanation, explanation
+from gnnsafe.explanation import Explanation, explain
 from gnnsafe.files import given_path
 from gnnsafe.graph import Graph, node_ids, node_labels, node_mask, node_number
 from gnnsafe.methods import Method
@@ -42,34 +42,47 @@ class Detector(Answering):
 
     Args:
         model: Any module called `(x, edge_index)` that returns logits; None for a trivial method, which needs none.
-        method: A method or its name. Unless told it is `TwoScale`, or the most of it that can be fitted on the training
+        method: A method or its name. By default it is `TwoScale`, or the most of it that can be fitted on the training
             graph: a `MethodWarning` says what is missing, such as a `val_mask` with 20 nodes.
         embedding: The name of the submodule that gives the penultimate embedding, for methods that read it. Models of
             `gnnsafe.models` say it by themselves.
         forward: How to call the model, `forward(model, data)`, where that is not `model(x, edge_index)`.
         task: "multiclass", or "multilabel" where logits are those of sigmoids, one per label (a binary head has one).
         node_type: The nodes of a `HeteroData` whose logits `forward` returns.
-        edge_types: The edges of a `HeteroData` over which scores are propagated; unless told, all that join such nodes.
+        edge_types: The edges of a `HeteroData` over which scores are propagated; by default all that join such nodes.
         scaling: Applied to the features of every graph before model and method read them: the one that the model's
-            training features were scaled by (`FeatureScaling.fitted`).
+            training features were scaled by (`FeatureScaling.fit`).
         undirected: Whether each edge of every graph is read in both directions, repeated ones once.
 
     Raises:
         InputError: An argument breaks a rule, such as a `node_type` without a `forward`.
         UnknownNameError: There is no method of that name.
+
+    >>> import gnnsafe
+    >>> graphs = gnnsafe.load_benchmark("synthetic", shift="feature", nodes=300, edges=1500, features=16, classes=3)
+    >>> model = gnnsafe.models.GCN(16, 16, 3)
+    >>> history = gnnsafe.train(model, graphs.id, objective=gnnsafe.CrossEntropy(), epochs=10)
+    >>> detector = gnnsafe.Detector(model).fit(graphs.id).calibrate(graphs.id)
+    >>> detector
+    Detector(GCN, TwoScale())
+    >>> detector.score(graphs.ood["feature"]).shape
+    torch.Size([300])
+    >>> flags = detector.predict(graphs.id, false_alarm=0.1)
+    >>> decided = detector.decide(graphs.id, false_alarm=0.1)
+    >>> list(decided.columns())
+    ['id', 'predicted', 'probability', 'score', 'p_value', 'flag']
     """
 
     def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Detector:
-        """Show it held-out ID nodes, `mask` or `data.val_mask`: what their scores are is what p-values compare with.
+        """Keep the scores of held-out ID nodes, `mask` or `data.val_mask`: p-values compare with them.
 
-        They stand for the ID nodes to come if both are drawn at random from one pool and neither has taught the model
-        or the method anything; training nodes are refused, and where validation nodes chose the epoch, others are
-        better.
+        They stand for the ID nodes to come if both are drawn at random from one pool and neither was used to train the
+        model or fit the method. Training nodes are refused. Where validation nodes chose the epoch, others are better.
 
         Args:
-            data: The graph with the held-out nodes, mostly the training graph. Where their classes are known, `data.y`
+            data: The graph with the held-out nodes, usually the training graph. Where their classes are known, `data.y`
                 (−1 where not), `predict_sets` compares with them.
-            mask: The held-out ID nodes; unless told `data.val_mask`.
+            mask: The held-out ID nodes; by default `data.val_mask`.
             by_class: Compare a node with the calibration nodes of its own predicted class, so that error rates hold in
                 each class.
 
@@ -85,7 +98,7 @@ class Detector(Answering):
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
-        nodes = self.used_.untaught(name, graph, held_out)
+        nodes = self.used_.not_trained_on(name, graph, held_out)
         count = nodes.among(self.used_.validated)
         known = self.method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
         if count and known is None:
@@ -111,7 +124,7 @@ class Detector(Answering):
         if not by_class:
             self.calibration_ = Calibration(scores, known=known)
             return
-        require(self.task == "multiclass", "by_class", "be left out but for a multiclass model", self.task)
+        require(self.task == "multiclass", "by_class", "be given only for a multiclass model", self.task)
         require(self.classifier is not None, "by_class", "be left out where there is no model", "no model")
         logits = outputs.logits[held_out]
         self.calibration_ = Calibration(scores, logits.argmax(dim=1), logits.shape[1], known)
@@ -207,7 +220,7 @@ class Detector(Answering):
         batch_size: int | None = None,
         hops: int | None = None,
     ) -> Decisions:
-        """All about every node from one forward: score, p-value, flag, predicted class and its probability.
+        """All about every node from one forward pass: score, p-value, flag, predicted class and its probability.
 
             decided = detector.decide(new_data, false_alarm=0.05)
             decided.to_pandas().sort_values("p_value")
@@ -248,6 +261,13 @@ class Detector(Answering):
 
         `Decisions.watched` has the same of the nodes decided about. It is what p-values compare or, of a method that
         weighs evidence by the graph (`TwoScale`), own evidence without weights, together and piece by piece.
+
+        Returns:
+            The names of the scores, and a tensor with a column for each.
+
+        Raises:
+            NotFittedError: The detector is not calibrated.
+            InputError: The detector was calibrated with another method.
         """
         calibration = self.calibrated()
         known = self.method.known_watched() if calibration.watched is None else calibration.watched
@@ -297,7 +317,7 @@ class Detector(Answering):
 
         Args:
             data: The graph with these nodes.
-            mask: Held-out ID nodes. Unless told, the test nodes of the split that the detector was fitted with where
+            mask: Held-out ID nodes. By default the test nodes of the split that the detector was fitted with where
                 `data` is the same graph, else those of `data.test_mask`.
             levels: The false-alarm rates to check.
 
@@ -320,9 +340,9 @@ class Detector(Answering):
     def explain(self, data: Graph, *, node: int | str) -> Explanation:
         """Why a node has its score: each node's exact share in it, logits, where it stands, and the nearest classes.
 
-        Where the method weighs evidence (`TwoScale`, `Consensus`), also what each piece adds, who was heard in those
-        that are propagated, and what the graph as a whole did. The graph is read for this alone: `score_new` goes on
-        with the one that was scored last.
+        Where the method weighs evidence (`TwoScale`, `Consensus`), also what each piece adds, which nodes counted
+        in those that are propagated, and what the graph as a whole did. The graph is read for this alone: `score_new`
+        goes on with the one that was scored last.
 
         Args:
             data: The graph.
@@ -339,7 +359,7 @@ class Detector(Answering):
         node = node_number(outputs.graph, node)
         calibration = None if self.calibration_ is None else self.calibrated()
         classes, names = self.classes_, self.class_names_
-        return explanation(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
+        return explain(self.method, outputs, node, calibration=calibration, classes=classes, class_names=names)
 
     def predict_new(
         self,
@@ -354,7 +374,7 @@ class Detector(Answering):
         tail: Tail = "exact",
         storey: bool = False,
     ) -> NewDecisions:
-        """As `score_new`, with p-values and flags, equal to those of the whole graph but for `fdr`.
+        """As `score_new`, with p-values and flags, equal to those of the whole graph except for `fdr`.
 
         With `fdr` each node is weighed among those that are scored here, not among all of the graph.
 
@@ -362,10 +382,10 @@ class Detector(Answering):
 
         Args:
             data: The graph as it is now.
-            nodes: Those that came or changed; see `score_new`.
+            nodes: New and changed nodes; see `score_new`.
             false_alarm: Of the ID nodes at most this share is flagged; see `predict`.
             fdr: Of the flagged nodes at most this share is ID.
-            hops: The receptive field of a model that is none of gnnsafe.models.
+            hops: The receptive field of a model that is not one of gnnsafe.models.
             touched: Whether all touched nodes are scored, or the given ones alone.
             seed: Breaks ties of p-values at random.
             tail: "extrapolated" extends p-values beyond all calibration nodes; see `p_values`.
@@ -407,7 +427,7 @@ class Detector(Answering):
             InputError: Where an argument is of the wrong kind, or too few nodes are held out to plant any.
         """
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        return diagnosis(
+        return diagnose(
             self.method, self.outputs, self.prepared(data).data, candidates=candidates, draws=draws, seed=seed
         )
 

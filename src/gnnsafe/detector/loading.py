@@ -34,7 +34,7 @@ def load(
         folder: What `Detector.save` has written.
         model: The model that it was saved with; left out for one of gnnsafe.models.
         forward: How to call the model, where it was saved with such; it is code, which no file holds.
-        device: Where the model is to be, such as "cuda" or "auto" (CUDA's where there is a GPU); unless told, where
+        device: Where the model is to be, such as "cuda" or "auto" (CUDA's where there is a GPU); by default where
             the given model is, else on the CPU.
 
     Returns:
@@ -43,6 +43,16 @@ def load(
     Raises:
         SavedFileError: The files are damaged, of another format or made for another model.
         InputError: The model or `forward` is missing, or there is no such device.
+
+    >>> import tempfile
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe.models import GCN
+    >>> labels, mask = torch.tensor([0, 1]), torch.tensor([True, True])
+    >>> data = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=labels, train_mask=mask)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Detector(GCN(2, 4, 2), "energy").fit(data).save(folder)
+    ...     load(folder)
+    Detector(GCN, Energy(temperature=1.0))
     """
     saved, tensors = read(given_path("folder", folder))
     model = _model(saved, tensors, model)
@@ -70,7 +80,7 @@ def load(
 
 
 def _model(saved: Saved, tensors: dict[str, Tensor], given: nn.Module | None) -> nn.Module | None:
-    """The model that is given, or the one of ours that was saved, once it is known to be the right one."""
+    """The model that is given, or the one of gnnsafe.models that was saved, checked to be the right one."""
     if saved.model is None:
         require(given is None, "model", "be left out, as the detector was saved without one", type(given).__name__)
         return None

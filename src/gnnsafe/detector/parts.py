@@ -1,4 +1,4 @@
-"""What a detector says about some nodes of a graph that somebody else keeps, from the part that decides about them."""
+"""What a detector says about nodes of a graph kept elsewhere, from the part that determines their scores."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from gnnsafe.batches import Answers
-from gnnsafe.borrowed import borrowed
+from gnnsafe.borrowed import borrow
 from gnnsafe.calibration.p_values import false_alarms
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
 from gnnsafe.edges import Edges
 from gnnsafe.errors import require
-from gnnsafe.explanation import Explanation, explanation
+from gnnsafe.explanation import Explanation, explain
 from gnnsafe.graph import Data, changed
 from gnnsafe.methods.base import rows_of, scored_rows
-from gnnsafe.new_scores import of_ours
+from gnnsafe.new_scores import is_builtin
 from gnnsafe.outputs import Outputs
-from gnnsafe.prepared import admitted
+from gnnsafe.prepared import admit
 
 __all__ = ["PartDetector", "Read"]
 
@@ -41,14 +41,15 @@ class PartDetector:
     It has a method of its own: what else the detector scores leaves these weights alone. A score is made in two stages:
     what is read off a node (`read`), from a receptive field of `near` hops, that of the model and of the method's base
     scores; then these are propagated along `steps` edges (`decided`). Who keeps what was read needs to read only those
-    anew whom a change is near to. Only a method and a model of ours are known to have no larger receptive field.
+    again the nodes near a change. Only a method and a model of gnnsafe.models are known to have no larger receptive
+    field.
     """
 
     def __init__(self, detector: Detector) -> None:
         self._detector = copy.copy(detector)
         one = detector.node_type is None
         require(one, "detector", "be for one type of nodes where a graph is kept", repr(detector.node_type))
-        known = of_ours(detector.method) and _as_made(detector)
+        known = is_builtin(detector.method) and _as_made(detector)
         whole = "score graphs as a whole with it, by POST /v1/score or gnnsafe score"
         require(
             known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
@@ -99,10 +100,10 @@ class PartDetector:
         return Decisions([], none, none.double(), none.bool(), None, None, self.class_names)
 
     def explain(self, data: Data, out_degrees: Tensor, ids: Sequence[Any], node: int) -> Explanation:
-        """Why a node of a part has its score; the part decides about it and about all who are drawn around it."""
+        """Why a node of a part has its score; the part decides about it and about all nodes drawn around it."""
         detector = self._detector
         outputs = self._outputs(changed(data, node_id=list(ids)), out_degrees)
-        return explanation(
+        return explain(
             detector.method,
             outputs,
             node,
@@ -114,14 +115,14 @@ class PartDetector:
 
     def _outputs(self, data: Data, out_degrees: Tensor) -> Outputs:
         self._detector.check_weights()
-        graph = admitted(data, num_features=self.num_features)
+        graph = admit(data, num_features=self.num_features)
         graph.edges.part_of(lambda: out_degrees)
         return self._detector._outputs(graph)
 
 
 def _as_made(detector: Detector) -> bool:
-    """Whether its model is one of ours as it was made; asked while no other thread has a hook on it."""
+    """Whether its model is one of gnnsafe.models as it was made; asked while no other thread has a hook on it."""
     if detector.classifier is None:
         return True
-    with borrowed(detector.classifier.model):
+    with borrow(detector.classifier.model):
         return detector.classifier.as_made

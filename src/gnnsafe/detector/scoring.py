@@ -1,4 +1,4 @@
-"""A method bound to a model: fitted on one graph, it scores others, once they are known to be alike."""
+"""A method bound to a model: fitted on one graph, it scores others, checked to be alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task, check_classes
-from gnnsafe.detector.default import fitted_default
+from gnnsafe.detector.default import fit_default
 from gnnsafe.errors import ModelWarning, NotFittedError, require, require_flag
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
@@ -23,8 +23,8 @@ from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Classifier, Forward, Outputs
-from gnnsafe.prepared import PreparedGraph, admitted
-from gnnsafe.probing import probed
+from gnnsafe.prepared import PreparedGraph, admit
+from gnnsafe.probing import probe
 from gnnsafe.scaling import FeatureScaling
 
 __all__ = ["Scorer"]
@@ -55,7 +55,7 @@ class Scorer:
         self.method = own_method(method)
         self._default = self.method if method is None else None  # to be replaced where it cannot be fitted
         known = scaling is None or isinstance(scaling, FeatureScaling)
-        require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fitted(x, train_mask)")
+        require(known, "scaling", "be a FeatureScaling", repr(scaling), "such as FeatureScaling.fit(x, train_mask)")
         require(edge_types is None or node_type is not None, "edge_types", "be given with node_type", edge_types)
         require(node_type is None or forward is not None, "forward", "be given with node_type", "none")
         require_flag("undirected", undirected)
@@ -67,14 +67,14 @@ class Scorer:
         modelless = model is None and not self.method.needs_model()
         self.classifier = None if modelless else Classifier(model, asked, embedding, task)  # type: ignore[arg-type]
         self.task = task
-        self.notes: dict[str, Any] = {}  # of whoever made it, as JSON has it: saved with it
+        self.notes: dict[str, Any] = {}  # of the maker, as JSON: saved with it
         self.num_features_: int | None = None
         self.feature_names_: tuple[Any, ...] | None = None
         self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
-        self.numbers_: dict[str, object] = {}  # its attributes, but for those that change at each call
-        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes beside x and edge_index
+        self.numbers_: dict[str, object] = {}  # its attributes, except for those that change at each call
+        self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes besides x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
         self.calibrated_by_: str | None = None  # the method as it was then
@@ -85,11 +85,12 @@ class Scorer:
         return f"{type(self).__name__}({model}, {self.method!r})"
 
     def fit(self: AnyScorer, data: Graph) -> AnyScorer:
-        """Show the method the graph that the model was trained on, with `y` and `train_mask`.
+        """Fit the method on the graph that the model was trained on, with `y` and `train_mask`.
 
-        A model that is none of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
-        and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or answers by chance.
-        Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its place.
+        A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
+        and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or gives random
+        answers. Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its
+        place.
 
         Args:
             data: The training graph, with `x`, `edge_index`, `y` and `train_mask`, and a `val_mask` for methods that
@@ -111,7 +112,7 @@ class Scorer:
         with without_modes():
             self._learn(outputs, y, mask)
             if self.method == self._default:
-                self.method = self._default = fitted_default(outputs, y, mask)
+                self.method = self._default = fit_default(outputs, y, mask)
             else:
                 self.method.fit(outputs, y, mask)
         validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
@@ -150,15 +151,15 @@ class Scorer:
 
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
-        fitted, self._fitted = self._fitted, None
-        if fitted is not None and fitted[2] == self._state(fitted[0]) and self._same(fitted[0], data):
+        known, self._fitted = self._fitted, None
+        if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data):
             self.check_weights()
-            return (fitted[0] if data is fitted[0] else fitted[0].labelled_as(data)), fitted[1]
+            return (known[0] if data is known[0] else known[0].labelled_as(data)), known[1]
         graph = self.prepared(data)
         return graph, self._outputs(graph)
 
     def _state(self, graph: PreparedGraph) -> Any:
-        """What outputs depend on beside weights and what the graph's tensors hold."""
+        """What outputs depend on besides weights and what the graph's tensors hold."""
         settings = None if self.classifier is None else self.classifier.settings()
         return graph.versions(), self.scaling, self.undirected, settings
 
@@ -177,7 +178,7 @@ class Scorer:
             data = node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         check_feature_names(data, self.feature_names_)
-        graph = admitted(data, num_features=self.num_features_)
+        graph = admit(data, num_features=self.num_features_)
         return graph.both_ways() if self.undirected else graph
 
     def prepared(self, data: Any) -> PreparedGraph:
@@ -206,11 +207,11 @@ class Scorer:
     def _outputs(self, graph: PreparedGraph, *, first: bool = False) -> Outputs:
         if (scaling := self.scaling) is not None:
             bare = graph
-            scaled = bare.kept(scaling, lambda: bare.with_features(scaling(bare.x)))
+            scaled = bare.cached(scaling, lambda: bare.with_features(scaling(bare.x)))
             graph = scaled.labelled_as(bare.data)  # it may be kept from one with other labels
         if self.classifier is None:
             return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
-        return probed(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
+        return probe(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
 
     def _passed(self, graph: PreparedGraph) -> tuple[str, ...]:
         read = () if self.classifier is None else self.classifier.read(graph)
@@ -219,7 +220,10 @@ class Scorer:
     def check_weights(self) -> None:
         """The model has the weights that it had when it was fitted; else thresholds would be another model's.
 
-        Of other attributes nobody knows which matter: numbers and texts that changed are named.
+        Of other attributes it is not known which matter: numbers and texts that changed are named.
+
+        Raises:
+            InputError: The model has other weights than it was fitted with.
         """
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"
@@ -231,7 +235,15 @@ class Scorer:
             warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
 
     def calibrated(self) -> Calibration:
-        """What `calibrate` has learnt; an error before that, or where another method would be held against it."""
+        """What `calibrate` has learnt; an error before that, or where another method would be compared with it.
+
+        Returns:
+            The calibration scores, and what is decided by them.
+
+        Raises:
+            NotFittedError: The detector is not calibrated.
+            InputError: The detector was calibrated with another method.
+        """
         if self.calibration_ is None:
             raise NotFittedError(f"{self!r} is not calibrated; call calibrate(data) with held-out ID nodes first")
         rule = f"be the one that the detector was calibrated with, {self.calibrated_by_}"

@@ -40,16 +40,36 @@ class ClassSets:
         return ~self.members.any(dim=1)
 
     def names(self, node: int) -> tuple[Any, ...]:
-        """The classes in the set of a node, given by its number: their names, or numbers where they have none."""
+        """The classes in the set of a node, given by its number: their names, or numbers where they have none.
+
+        Args:
+            node: Its number.
+
+        Returns:
+            The classes in its set; none where it is empty.
+
+        Raises:
+            InputError: There is no such node.
+        """
         return tuple(self._classes()[self.members[check_node(node, len(self))].cpu().numpy()].tolist())
 
     def of(self, mask: Tensor) -> ClassSets:
-        """Those of the nodes in `mask`, a boolean tensor."""
+        """Those of the nodes in `mask`, a boolean tensor.
+
+        Args:
+            mask: True for each node that stays.
+
+        Returns:
+            The same fields with fewer entries.
+        """
         ids = [self.ids[node] for node in mask.nonzero().flatten().tolist()]
         return replace(self, ids=ids, members=self.members[mask.to(self.members.device)])
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table` with a row per node: its id, and its set as a list of classes.
+        """A table with a row per node.
+
+        Returns:
+            A `pyarrow.Table` with the columns id and set, a list of classes.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
@@ -62,7 +82,10 @@ class ClassSets:
         return table.append_column("set", pa.LargeListArray.from_arrays(ends, pa.array(self._classes()[classes])))
 
     def to_pandas(self) -> Any:
-        """The same as a `pandas.DataFrame`.
+        """The same as a data frame.
+
+        Returns:
+            A `pandas.DataFrame` with the columns of `to_arrow`.
 
         Raises:
             MissingExtraError: pandas is not installed.

@@ -1,6 +1,6 @@
 """Which detector suits which trouble on this graph? Judged without any OOD data.
 
-Trouble of four kinds is planted into the user's own ID graph, new classes among them, and every candidate is asked to
+Trouble of four kinds is planted into the user's own ID graph, new classes among them, and every candidate has to
 find it. The verdict is given for each kind by itself, with how sure it is.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnsafe.diagnosis.candidates import CANDIDATES, contenders
 from gnnsafe.diagnosis.result import HETEROPHILY, Candidate, Diagnosis, Verdict
 from gnnsafe.diagnosis.trials import Ask, ready, tried
-from gnnsafe.diagnosis.verdict import overall, verdict
+from gnnsafe.diagnosis.verdict import judge, overall
 from gnnsafe.errors import HeterophilyWarning, require_seed, require_whole
 from gnnsafe.graph import Data, node_labels
 from gnnsafe.homophily import label_homophily, mean_homophily, score_homophily
@@ -24,10 +24,10 @@ from gnnsafe.methods import Method
 from gnnsafe.methods.base import base_scores_of
 from gnnsafe.outputs import Outputs
 
-__all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnosis"]
+__all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnose"]
 
 
-def diagnosis(
+def diagnose(
     method: Method,
     ask: Ask,
     data: Data,
@@ -47,7 +47,7 @@ def diagnosis(
     everyone, default = tuple(found.values()), found[tries.default]
     advised, closest = overall(everyone, default, list(trials))
     result = Diagnosis(
-        verdicts={trouble: verdict(everyone, default, trouble) for trouble in trials},
+        verdicts={trouble: judge(everyone, default, trouble) for trouble in trials},
         overall=advised,
         closest=closest,
         candidates=everyone,

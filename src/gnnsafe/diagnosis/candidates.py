@@ -22,10 +22,10 @@ from gnnsafe.propagation import Propagation, diffused
 
 __all__ = ["CANDIDATES", "Contenders", "contenders"]
 
-STEPS = (1, 2, 4, 8, 16)
+DEPTHS = (1, 2, 4, 8, 16)
 ALPHAS = (0.9, 0.5, 0.1)
 CANDIDATES: tuple[Method | str, ...] = (
-    "two-scale", "energy", *(Propagated(Energy(), steps) for steps in STEPS), "msp", "agreement", "edge-disagreement",
+    "two-scale", "energy", *(Propagated(Energy(), steps) for steps in DEPTHS), "msp", "agreement", "edge-disagreement",
     "knn", Propagated(KNN()), Propagated(KNN(), steps=8), "mahalanobis", "diffused-knn", "mean-cosine",
 )  # fmt: skip
 
@@ -38,7 +38,7 @@ class Contenders:
 
     def __init__(self, method: Method, rivals: dict[str, Method], usual: tuple[int, float]) -> None:
         self.method, self.usual = method, usual
-        others = () if _weighs(method) else ((0, 0.5), *((steps, alpha) for steps in STEPS for alpha in ALPHAS))
+        others = () if _weighs(method) else ((0, 0.5), *((steps, alpha) for steps in DEPTHS for alpha in ALPHAS))
         grid = {usual, *others}
         self.own = {_name(method, *how): how for how in sorted(grid, key=lambda how: (how[0], -how[1]))}
         self.rivals = {name: rival for name, rival in rivals.items() if name not in self.own}
@@ -82,7 +82,7 @@ class Contenders:
 def contenders(
     method: Method, candidates: Sequence[Method | str], outputs: Outputs
 ) -> tuple[Contenders, dict[str, str]]:
-    """A fitted method and the candidates, fitted, but for what the method is itself; and why some cannot be."""
+    """A fitted method and the candidates, fitted, except for what the method is itself; and why some cannot be."""
     listed = isinstance(candidates, Sequence) and not isinstance(candidates, str)
     require(listed, "candidates", "be a list of methods or their names", repr(candidates))
     usual = _propagation(method)

@@ -24,7 +24,7 @@ MOST_CLASSES = 10
 
 
 class WithoutClass:
-    """A classifier that lacks the logit of one class, however it is asked."""
+    """A classifier that lacks the logit of one class, however it is called."""
 
     def __init__(self, classifier: Any, number: int) -> None:
         self.classifier, self.number = classifier, number
@@ -39,14 +39,14 @@ class WithoutClass:
 
 
 def narrowed(outputs: Outputs, number: int) -> Outputs:
-    """The outputs without that class's logit, of a model that lacks it when it is asked again."""
+    """The outputs without that class's logit, of a model that lacks it when it runs again."""
     kept = torch.arange(outputs.logits.shape[1], device=outputs.logits.device) != number
     model: Any = WithoutClass(outputs.classifier, number)
     return replace(outputs, logits=outputs.logits[:, kept], classifier=model)
 
 
 def class_left_out(outputs: Outputs, number: int) -> Outputs:
-    """The same outputs, for detectors that have never heard of that class; the others are numbered 0, 1, …"""
+    """The same outputs, for detectors that do not know that class; the others are numbered 0, 1, …"""
     graph = outputs.graph
     y = node_labels(graph)
     masks = {name: getattr(graph, name, None) for name in ("train_mask", "val_mask")}

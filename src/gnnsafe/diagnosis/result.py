@@ -133,7 +133,11 @@ class Diagnosis:
         return any(adjusted < HETEROPHILIC for _, adjusted in known)
 
     def shown(self) -> tuple[Candidate, ...]:
-        """The rows of the table: all but own scores with an alpha that is neither usual nor recommended."""
+        """The rows of the table: all but own scores with an alpha that is neither usual nor recommended.
+
+        Returns:
+            Those candidates, in their order.
+        """
         named = {self.default.name, self.overall.name}
         named |= {verdict.recommended.name for verdict in self.verdicts.values()}
         named |= {verdict.best.name for verdict in self.verdicts.values()}
@@ -157,7 +161,11 @@ class Diagnosis:
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """All of it, as JSON has it.
+
+        Returns:
+            Numbers, lists and texts by name.
+        """
         return {
             "verdicts": [verdict.to_dict() for verdict in self.verdicts.values()],
             "overall": {"recommended": self.overall.name, "method": repr(self.overall.method)},

@@ -18,7 +18,7 @@ from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import check_graph
 from gnnsafe.progress import progress
 
-__all__ = ["NEW_CLASSES", "SHIFTS", "Ask", "Figures", "planted", "ready", "tried"]
+__all__ = ["NEW_CLASSES", "TROUBLE", "Ask", "Figures", "planted", "ready", "tried"]
 
 NEW_CLASSES = "new classes"
 
@@ -26,7 +26,7 @@ Ask = Callable[[Data], Outputs]
 Figures = dict[str, dict[str, list[float]]]
 """AUROC by candidate and kind of trouble, trial by trial."""
 
-SHIFTS: dict[str, dict[str, Callable[..., Data]]] = {
+TROUBLE: dict[str, dict[str, Callable[..., Data]]] = {
     "scattered nodes": {
         "feature": partial(shifts.planted, kind="feature"),
         "structure": partial(shifts.planted, kind="structure"),
@@ -44,7 +44,7 @@ SHIFTS: dict[str, dict[str, Callable[..., Data]]] = {
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlantedCase:
     """One try: who looks (as they were fitted for it), at which outputs, and which nodes are the ID and OOD ones."""
 
     contenders: Contenders
@@ -97,21 +97,21 @@ def tried(
     return found, names, untried
 
 
-Plan = list[tuple[str, str, Callable[[], Trial]]]
+Cases = list[tuple[str, str, Callable[[], PlantedCase]]]
 
 
 def _plan(
     contenders: Contenders, ask: Ask, data: Data, outputs: Outputs, draws: int, seed: int
-) -> tuple[Plan, dict[str, str]]:
+) -> tuple[Cases, dict[str, str]]:
     untried: dict[str, str] = {}
     classes, why = possible_classes(outputs, data.test_mask, seed)
     if why:
         untried[NEW_CLASSES] = why
-    plan: Plan = [(NEW_CLASSES, f"class {c}", partial(_new_class, contenders, outputs, c, data)) for c in classes]
+    plan: Cases = [(NEW_CLASSES, f"class {c}", partial(_new_class, contenders, outputs, c, data)) for c in classes]
     kept = {*getattr(data, "edge_attrs", list)(), *(name for name in ("adj", "adj_t") if hasattr(data, name))}
     if bound := sorted(kept - {"edge_index"}):
         untried["structure"] = f"data.{bound[0]} belongs to the edges, and new edges have none"
-    for kind, shifted in SHIFTS.items():
+    for kind, shifted in TROUBLE.items():
         for what in [name for name in shifted if name not in untried]:
             plan += [
                 (kind, f"{what} {draw}", partial(_shifted, contenders, ask, data, kind, what, seed + draw))
@@ -120,30 +120,30 @@ def _plan(
     return plan, untried
 
 
-def _new_class(contenders: Contenders, outputs: Outputs, number: int, data: Data) -> Trial:
+def _new_class(contenders: Contenders, outputs: Outputs, number: int, data: Data) -> PlantedCase:
     y, without = node_labels(outputs.graph), class_left_out(outputs, number)
     known = data.test_mask & (y >= 0) & (y < outputs.logits.shape[1])
-    return Trial(contenders.refitted(without), without, known & (y == number), known & (y != number))
+    return PlantedCase(contenders.refitted(without), without, known & (y == number), known & (y != number))
 
 
-def _shifted(contenders: Contenders, ask: Ask, data: Data, kind: str, what: str, seed: int) -> Trial:
+def _shifted(contenders: Contenders, ask: Ask, data: Data, kind: str, what: str, seed: int) -> PlantedCase:
     graph = planted(kind, what, data, seed)
-    return Trial(contenders, ask(graph), graph.mask, getattr(graph, "test_mask", None))
+    return PlantedCase(contenders, ask(graph), graph.mask, getattr(graph, "test_mask", None))
 
 
 def planted(kind: str, what: str, data: Data, seed: int) -> Data:
     """A graph in that trouble: a tenth of all nodes, or half of the test nodes where that is fewer, or every node."""
     if kind == "whole graph":
-        return SHIFTS[kind][what](data, seed)
-    return SHIFTS[kind][what](data, seed, share=min(0.1, 0.5 * float(data.test_mask.double().mean())))
+        return TROUBLE[kind][what](data, seed)
+    return TROUBLE[kind][what](data, seed, share=min(0.1, 0.5 * float(data.test_mask.double().mean())))
 
 
-def _figures(make: Callable[[], Trial], clean: dict[str, Tensor], data: Data) -> dict[str, float]:
+def _figures(make: Callable[[], PlantedCase], clean: dict[str, Tensor], data: Data) -> dict[str, float]:
     trial = make()
     scores = trial.contenders.scores(trial.outputs)
     return {name: _auroc(values, clean[name], trial, data) for name, values in scores.items()}
 
 
-def _auroc(scores: Tensor, clean: Tensor, trial: Trial, data: Data) -> float:
+def _auroc(scores: Tensor, clean: Tensor, trial: PlantedCase, data: Data) -> float:
     inside = clean[data.test_mask] if trial.inside is None else scores[trial.inside]
     return detection(inside, scores[trial.outside]).auroc

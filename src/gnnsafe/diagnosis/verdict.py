@@ -18,13 +18,13 @@ from statistics import fmean, stdev
 
 from gnnsafe.diagnosis.result import Candidate, Verdict
 
-__all__ = ["overall", "verdict"]
+__all__ = ["judge", "overall"]
 
 CONFIDENCE = 0.8
 CEILING = 0.999  # of an AUROC, beyond which its odds say more about the number of nodes than about the score
 
 
-def verdict(candidates: Sequence[Candidate], default: Candidate, trouble: str) -> Verdict:
+def judge(candidates: Sequence[Candidate], default: Candidate, trouble: str) -> Verdict:
     """The recommendation for one kind of trouble: the default unless another is clearly better."""
     leads = {candidate.name: _lead(candidate, default, trouble) for candidate in candidates}
     best = max(candidates, key=lambda candidate: (fmean(leads[candidate.name]), candidate is default))
@@ -34,7 +34,7 @@ def verdict(candidates: Sequence[Candidate], default: Candidate, trouble: str) -
 
 
 def overall(candidates: Sequence[Candidate], default: Candidate, troubles: Sequence[str]) -> tuple[Candidate, str]:
-    """Where the trouble is not known: whoever's least lead over the kinds of trouble is largest, and its kind.
+    """Where the trouble is not known: the candidate with the largest least lead over all kinds, and that kind.
 
     The default's own is zero, so that another is recommended only if it leads in every kind of trouble.
     """

@@ -1,6 +1,6 @@
 """Our backbones as steps of a plan: each layer a dense product, where edges count a sum over neighbours between two.
 
-The weights, BatchNorm in evaluation and activations are the model's own (`gnnsafe.models`); only who is heard is an
+The weights, BatchNorm in evaluation and activations are the model's own (`gnnsafe.models`); only the aggregation is an
 engine's. A product comes before the sum, so that sums are as narrow as the layer's output.
 """
 
@@ -19,18 +19,18 @@ from gnnsafe.models import APPNP, GCN, GIN, MLP, SGC, GraphSAGE
 from gnnsafe.models.base import Backbone
 from gnnsafe.models.inputs import product
 
-__all__ = ["BACKBONES", "backbone_steps"]
+__all__ = ["ENGINE_BACKBONES", "backbone_steps"]
 
 Kind = Literal["convolution", "mean", "sum", "none"]
 
-BACKBONES = (GCN, GraphSAGE, SGC, APPNP, GIN, MLP)
+ENGINE_BACKBONES = (GCN, GraphSAGE, SGC, APPNP, GIN, MLP)
 
 
 def backbone_steps(model: Backbone, *, embedding: bool, kept: tuple[str, ...] = ()) -> list[Step]:
-    """The steps from features, `value`, to logits, `value` again; with the penultimate embedding where it is asked for.
+    """The steps from features, `value`, to logits, `value` again; with the penultimate embedding where it is wanted.
 
     Args:
-        model: One of `BACKBONES`, in evaluation mode.
+        model: One of `ENGINE_BACKBONES`, in evaluation mode.
         embedding: Whether the last table has a column `embedding` too.
         kept: Further columns of the first table that the last one has too.
     """
@@ -69,11 +69,11 @@ def _layer(model: Backbone, index: int, kind: Kind, kept: tuple[str, ...]) -> li
         both = {**values, "own": Column(width)}
         return [Step(partial(_neighbours_and_own, model, index), both, kept), Step(_mean_and_own, values, kept, True)]
     if kind == "sum":
-        return [_plain(partial(_linear, model, index), width, kept), _hearing(_summed, width, kept)]
+        return [_plain(partial(_linear, model, index), width, kept), _with_sums(_summed, width, kept)]
     hops = model.num_layers if isinstance(model, SGC) else 1
     steps = [_plain(partial(_linear, model, index), width, kept)]
     for _ in range(hops):
-        steps += [_plain(_scaled, width, kept), _hearing(_convolved, width, kept)]
+        steps += [_plain(_scaled, width, kept), _with_sums(_convolved, width, kept)]
     return steps
 
 
@@ -85,7 +85,7 @@ def _spread(model: APPNP, width: int, kept: tuple[str, ...]) -> list[Step]:
     for step in range(model.steps):
         keeps = kept if step == model.steps - 1 else ("first", *kept)
         steps.append(Step(_scaled, columns, ("first", *kept)))
-        steps.append(Step(partial(_teleported, model.alpha), columns, keeps, hears=True))
+        steps.append(Step(partial(_teleported, model.alpha), columns, keeps, aggregates=True))
     return steps
 
 
@@ -93,8 +93,8 @@ def _plain(function: Callable[[Block], dict[str, Tensor]], width: int, kept: tup
     return Step(function, {"value": Column(width)}, kept)
 
 
-def _hearing(function: Callable[[Block], dict[str, Tensor]], width: int, kept: tuple[str, ...]) -> Step:
-    return Step(function, {"value": Column(width)}, kept, hears=True)
+def _with_sums(function: Callable[[Block], dict[str, Tensor]], width: int, kept: tuple[str, ...]) -> Step:
+    return Step(function, {"value": Column(width)}, kept, aggregates=True)
 
 
 def _with_embedding(width: int, kept: tuple[str, ...]) -> Step:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from gnnsafe.datasets.reading.refusal import refusal, shown
-from gnnsafe.engines.inputs import Rows
+from gnnsafe.engines.inputs import FeatureColumns
 
 __all__ = ["feature_rows"]
 
 
-def feature_rows(batch: Any, rows: Rows) -> Tensor:
+def feature_rows(batch: Any, rows: FeatureColumns) -> Tensor:
     """Features of a batch with the columns id, c0, c1, …: float32 [rows, features], once all are finite numbers."""
     matrix = _lists(batch, rows) if rows.listed else _columns(batch, rows)
     finite = np.isfinite(matrix)
@@ -29,7 +29,7 @@ def feature_rows(batch: Any, rows: Rows) -> Tensor:
     return torch.from_numpy(matrix)
 
 
-def _columns(batch: Any, rows: Rows) -> Any:
+def _columns(batch: Any, rows: FeatureColumns) -> Any:
     matrix = np.empty((batch.num_rows, len(rows.columns)), dtype=np.float32)
     for place in range(len(rows.columns)):
         column = batch.column(f"c{place}").cast(pa.float64(), safe=False)
@@ -38,7 +38,7 @@ def _columns(batch: Any, rows: Rows) -> Any:
     return matrix
 
 
-def _lists(batch: Any, rows: Rows) -> Any:
+def _lists(batch: Any, rows: FeatureColumns) -> Any:
     column, width = batch.column("c0"), rows.width
     lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
     if (wrong := lengths != width).any():
@@ -52,7 +52,7 @@ def _lists(batch: Any, rows: Rows) -> Any:
     return np.array(pc.fill_null(flat, np.nan).to_numpy(zero_copy_only=False)).reshape(-1, width)
 
 
-def _wrong(batch: Any, rows: Rows, row: int, place: int, value: object) -> Exception:
+def _wrong(batch: Any, rows: FeatureColumns, row: int, place: int, value: object) -> Exception:
     return refusal(
         Path(rows.name), f"must be a finite number (got {shown(value)} for node {_id(batch, row)})",
         "correct the value", column=rows.columns[place],

@@ -20,7 +20,7 @@ from gnnsafe.errors import InputError, MissingExtraError, require
 __all__ = ["Storage", "beside", "check_java", "check_master", "started"]
 
 ANSWERS_IN = 5.0  # seconds
-STALE = 24 * 3600.0  # seconds after which what is left at an address is nobody's
+STALE = 24 * 3600.0  # seconds after which what is left at an address belongs to no run
 BROADCAST = "128m"  # tables up to this size are sent to every machine: no key, however frequent, is shuffled then
 
 QUIET = {"spark.ui.enabled": "false", "spark.log.level": "OFF"}
@@ -97,7 +97,7 @@ def beside(session: Any) -> Any:
 
 
 class Storage:
-    """Where tables are for the time being, and how outputs appear: on a file system, or at an address of Hadoop's."""
+    """Where tables are temporarily, and how outputs appear: on a file system, or at an address of Hadoop's."""
 
     def __init__(self, session: Any, temp: str) -> None:
         self._session, self._temp, self._stack = session, temp, ExitStack()
@@ -119,7 +119,7 @@ class Storage:
         return f"{self._root}/{name}"
 
     def remove(self, name: str) -> None:
-        """A table that nobody reads any more."""
+        """A table that is no longer read."""
         self._delete(self.path(name))
 
     @contextmanager

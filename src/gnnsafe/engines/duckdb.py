@@ -18,7 +18,7 @@ from pyarrow import parquet
 from gnnsafe.engines.batches import feature_rows
 from gnnsafe.engines.columns import ColumnFile, Writer, arrow_rows, spans
 from gnnsafe.engines.engine import Column, Engine, Function, Step
-from gnnsafe.engines.grid import Grid, GridWriter
+from gnnsafe.engines.grid import EdgeGrid, GridWriter
 from gnnsafe.engines.inputs import GraphTables
 from gnnsafe.engines.numbering import Numbering, numbered, unknown_ends
 from gnnsafe.engines.sources import scan, sized
@@ -36,7 +36,7 @@ LEAST = 2**28  # that DuckDB needs
 
 
 @dataclass(frozen=True)
-class Files:
+class FileTable:
     """A table: its columns as files."""
 
     files: dict[str, ColumnFile]
@@ -49,9 +49,13 @@ class DuckDB(Engine):
             gnnsafe.engines.score(engine, detector, "lake/nodes/", "lake/edges/", out="scores/")
 
     Args:
-        memory: What the process may take, such as "4GB"; unless told, half of what is free.
-        threads: How many; unless told, one per core.
-        temp: Where to store what is there for the time being; unless told, beside the output.
+        memory: What the process may take, such as "4GB"; by default half of what is free.
+        threads: How many; by default one per core.
+        temp: Where to store temporary files; by default beside the output.
+
+    Raises:
+        InputError: `memory` or `threads` breaks its rule.
+        MissingExtraError: duckdb is not installed (when it is entered).
     """
 
     name = "duckdb"
@@ -133,7 +137,7 @@ class DuckDB(Engine):
                 f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')"
             )
 
-    def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Files:
+    def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> FileTable:
         """The nodes' features through the step, in the order in which they come; then the edges, by these numbers."""
         files, nodes = self._nodes(graph, step)
         numbering = numbered(self, graph, nodes)
@@ -143,35 +147,35 @@ class DuckDB(Engine):
             for start, stop in spans(nodes, BATCH):
                 writer.add({name: torch.from_numpy(part[start:stop])[:, None] for name, part in counts.items()})
         self.counts = writer.files
-        return Files(files)
+        return FileTable(files)
 
-    def after(self, table: Files, step: Step) -> Files:
-        """Range of targets after range: sums where the step hears, then its function a batch at a time."""
+    def after(self, table: FileTable, step: Step) -> FileTable:
+        """Range of targets after range: sums where the step aggregates, then its function a batch at a time."""
         self._made += 1
         held: dict[int, torch.Tensor] = {}
         with self._full_disk(), Writer(self.folder, f"step{self._made}", step.makes) as writer:
             for low, high in spans(self.nodes, self.grid.targets):
-                heard = self.grid.sums(table.files["value"], (low, high), held) if step.hears else None
+                aggregated = self.grid.sums(table.files["value"], (low, high), held) if step.aggregates else None
                 for start, stop in spans(high - low, BATCH):
                     block = self._block(table, low + start, low + stop)
-                    if heard is not None:
-                        block["heard"] = heard[start:stop]
+                    if aggregated is not None:
+                        block["aggregated"] = aggregated[start:stop]
                     writer.add(run(step.function, block))
         kept = {name: table.files[name] for name in step.keeps}
         for name, file in table.files.items():
             if name not in kept:
                 file.path.unlink()
-        return Files({**writer.files, **kept})
+        return FileTable({**writer.files, **kept})
 
-    def total(self, table: Files, function: Function) -> torch.Tensor:
+    def total(self, table: FileTable, function: Function) -> torch.Tensor:
         """A batch at a time."""
         blocks = (self._block(table, start, stop) for start, stop in spans(self.nodes, BATCH))
         return torch.stack([run(function, block)["total"].double() for block in blocks]).sum(dim=0)
 
-    def _block(self, table: Files, start: int, stop: int) -> dict[str, torch.Tensor]:
+    def _block(self, table: FileTable, start: int, stop: int) -> dict[str, torch.Tensor]:
         return {name: file.rows(start, stop) for name, file in {**self.counts, **table.files}.items()}
 
-    def name_rows(self, name: str, table: Files) -> None:
+    def name_rows(self, name: str, table: FileTable) -> None:
         """The columns beside the ids, as one Parquet file."""
         ids = parquet.ParquetFile(self.folder / "ids.parquet")
         path, place = self.folder / f"{name}.parquet", 0
@@ -214,7 +218,7 @@ class DuckDB(Engine):
 
     def _edges(
         self, graph: GraphTables, numbering: Numbering, nodes: int, width: int, leaving: bool
-    ) -> tuple[Grid, dict[str, Any]]:
+    ) -> tuple[EdgeGrid, dict[str, Any]]:
         """The grid: a range of sources or targets takes a quarter of the memory, and so do a cell's edges."""
         (total,) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e")[0]
         require(total > 0, "edges", "have at least one row", "none", "check what wrote the table")
@@ -242,7 +246,7 @@ class DuckDB(Engine):
 
     @contextmanager
     def _one_line(self, source: object) -> Iterator[None]:
-        """What DuckDB complains of, as an error of ours."""
+        """What DuckDB complains of, as an error of gnnsafe."""
         try:
             yield
         except self._errors as error:

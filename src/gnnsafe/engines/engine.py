@@ -23,7 +23,7 @@ COUNTS = ("count", "loops")
 """Columns of every table: how many edges from other nodes point to the node, and how many from itself."""
 
 LEAVING = "leaving"
-"""Another, where it is asked for: how many edges leave the node for others."""
+"""Another, where it is wanted: how many edges leave the node for others."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plan: a function of rows, which, where it `hears`, have the sums over neighbours beside them.
+    """One step of a plan: a function of rows, which, where it `aggregates`, have the sums over neighbours beside them.
 
-    Where it hears, rows have a column `heard`: the sum of the column `value` over the edges from other nodes.
+    Where it aggregates, rows have a column `aggregated`: the sum of the column `value` over the edges from other nodes.
     """
 
     function: Function
     makes: Mapping[str, Column]
     keeps: Sequence[str] = field(default=())
     """Columns of the table before that the next one has too."""
-    hears: bool = False
+    aggregates: bool = False
 
 
 class Engine(ABC):
-    """Carries out a plan; used as a context, at whose end all that it stored for the time being is removed."""
+    """Carries out a plan; used as a context, at whose end all that it stored temporarily is removed."""
 
     name: str
 

@@ -58,7 +58,7 @@ def check_fits(graph: str, edges: str | None) -> None:
     try:
         bytes_needed, free = needed(*pair), available()
     except (OSError, ValueError, ImportError):
-        return  # whoever reads the file says what is wrong with it
+        return  # the reader says what is wrong with it
     sizes = f"about {bytes_needed / 2**30:.1f} GB, of which {free / 2**30:.1f} GB are free"
     engine = "take --engine duckdb, which any graph in Parquet fits"
     require(bytes_needed <= free, "GRAPH", "fit into memory", sizes, engine)

@@ -1,7 +1,7 @@
-"""What a node makes of what it hears: D⁻¹A, Â and A + I by rows, of sums over the edges from other nodes.
+"""Aggregation: D⁻¹A, Â and A + I by rows, of sums over the edges from other nodes.
 
-A block has `value`, the node's own row, `heard`, the sum of the rows of those that point to it, `count`, how many edges
-that are, and `loops`, how many edges it has to itself.
+A block has `value`, the node's own row, `aggregated`, the sum of its in-neighbours' rows, `count`, how many edges that
+are, and `loops`, how many edges it has to itself.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ def root(block: Block) -> Tensor:
 
 def convolved(block: Block) -> Tensor:
     """Row of Â H, Â = D̃^-½ (A + I) D̃^-½, where the rows of `value` are D̃^-½ H already (Kipf & Welling, 2017)."""
-    return (block["heard"] + block["value"]) * root(block)
+    return (block["aggregated"] + block["value"]) * root(block)
 
 
 def total(block: Block) -> Tensor:
     """Row of (A + I) H."""
-    return block["heard"] + (1 + block["loops"]).to(block["value"].dtype) * block["value"]
+    return block["aggregated"] + (1 + block["loops"]).to(block["value"].dtype) * block["value"]
 
 
 def mean(block: Block, isolated: Isolated) -> Tensor:
-    """Row of D⁻¹A H; a node that nobody points to has its own row ("keep") or zeros ("decay").
+    """Row of D⁻¹A H; a node without in-neighbours has its own row ("keep") or zeros ("decay").
 
-    >>> block = {"value": torch.tensor([[8.0]]), "heard": torch.tensor([[1.0]]),
+    >>> block = {"value": torch.tensor([[8.0]]), "aggregated": torch.tensor([[1.0]]),
     ...          "count": torch.tensor([[2.0]]), "loops": torch.tensor([[1.0]])}
     >>> mean(block, "keep").tolist()
     [[3.0]]
     """
     own = block["value"]
     degree = (block["count"] + block["loops"]).to(own.dtype)
-    average = (block["heard"] + block["loops"].to(own.dtype) * own) / degree.clamp(min=1)
+    average = (block["aggregated"] + block["loops"].to(own.dtype) * own) / degree.clamp(min=1)
     return torch.where(degree > 0, average, own if isolated == "keep" else 0)
 
 

@@ -21,13 +21,13 @@ from gnnsafe.engines.columns import ColumnFile, spans
 from gnnsafe.engines.engine import LEAVING
 from gnnsafe.tiles import by_target
 
-__all__ = ["Grid", "GridWriter"]
+__all__ = ["EdgeGrid", "GridWriter"]
 
 CHUNK = 2**22  # edges that are summed at once: what is gathered for them is small beside the ranges
 
 
 @dataclass(frozen=True)
-class Grid:
+class EdgeGrid:
     """The edges of `nodes` nodes but self-loops: cell (t, s) has those from the s-th range of nodes to the t-th."""
 
     folder: Path
@@ -80,7 +80,7 @@ class GridWriter:
     """Takes edges as they come, and writes the grid; also counts them by target."""
 
     def __init__(self, folder: Path, nodes: int, *, targets: int, sources: int, both_ways: bool) -> None:
-        self.grid = Grid(folder, nodes, targets, sources)
+        self.grid = EdgeGrid(folder, nodes, targets, sources)
         self.both_ways = both_ways
         self.columns = -(-nodes // sources)
         self.cells = -(-nodes // targets) * self.columns
@@ -114,7 +114,7 @@ class GridWriter:
             if size:
                 self._open[number].write(pairs[stop - size : stop].data)
 
-    def finish(self, advance: Callable[[], None], *, leaving: bool = False) -> tuple[Grid, dict[str, Any]]:
+    def finish(self, advance: Callable[[], None], *, leaving: bool = False) -> tuple[EdgeGrid, dict[str, Any]]:
         """The grid, and for each node how many edges point to it from others, from itself, and leave it for others."""
         counts = np.zeros(self.grid.nodes, dtype=np.int32)
         left = np.zeros(self.grid.nodes if leaving else 0, dtype=np.int32)

@@ -16,7 +16,7 @@ from gnnsafe.errors import GraphFileError, require
 if TYPE_CHECKING:
     from gnnsafe.engines.engine import Engine
 
-__all__ = ["GraphTables", "Rows", "graph_tables"]
+__all__ = ["FeatureColumns", "GraphTables", "graph_tables"]
 
 ROLES = ("label", "y", "split")  # columns of a graph in files that say nothing of a node's features
 LISTS = ("features", "x", "logits")
@@ -33,7 +33,7 @@ EXACT = 2**53  # up to which float64 has every whole number
 
 
 @dataclass(frozen=True)
-class Rows:
+class FeatureColumns:
     """The columns of a table of nodes that hold its features (or logits): columns of numbers, or one of lists."""
 
     name: str
@@ -50,7 +50,7 @@ class GraphTables:
     nodes: str
     """Gives `id`, `moment` where there are times, and the columns c0, c1, … of `rows`."""
     edges: str
-    rows: Rows
+    rows: FeatureColumns
     id_type: str | None
     """What `id` is cast to in the end; None: it is as it was."""
     whole: bool
@@ -74,7 +74,7 @@ def graph_tables(
         names: The features that the detector knows, where these have names.
         width: How many features or logits there should be, where that is known.
         both_ways: Whether each edge is read in both directions, repeated ones once.
-        drop_unknown: Whether edges of nodes that are not there are left out.
+        drop_unknown: Whether edges of unknown nodes are left out.
 
     Raises:
         GraphFileError: A column is missing or of a type that it cannot have.
@@ -109,12 +109,12 @@ def graph_tables(
     )  # fmt: skip
 
 
-def _rows(engine: Engine, file: Path, schema: Any, meant: set[Any], names: tuple[Any, ...] | None) -> Rows:
+def _rows(engine: Engine, file: Path, schema: Any, meant: set[Any], names: tuple[Any, ...] | None) -> FeatureColumns:
     left = [one for one in schema if one.name not in meant and one.name.strip().lower() not in ROLES]
     for one in left:
         if one.name.strip().lower() in LISTS and is_list(one.type):
             found = engine.rows(f"SELECT {engine.quoted(one.name)} FROM given_nodes LIMIT 1")
-            return Rows(str(file), (one.name,), len(found[0][0] or ()) if found else 0, listed=True)
+            return FeatureColumns(str(file), (one.name,), len(found[0][0] or ()) if found else 0, listed=True)
     numbers = [one.name for one in left if is_number(one.type)]
     if not numbers:
         problem = f"has no column of numbers (found: {listed(schema.names)})"
@@ -125,7 +125,7 @@ def _rows(engine: Engine, file: Path, schema: Any, meant: set[Any], names: tuple
             got = f"no column of numbers '{name}'" if name in names else f"'{name}', which it does not know"
             require(False, str(file), rule, got, remedy)
     chosen = numbers if names is None else [str(name) for name in names]
-    return Rows(str(file), tuple(chosen), len(chosen))
+    return FeatureColumns(str(file), tuple(chosen), len(chosen))
 
 
 def _moment(engine: Engine, column: str, kind: Any) -> str | None:
@@ -177,7 +177,7 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
 def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> str:
     """An id as SQL: text is compared letter by letter, without the spaces around it where the nodes' are numbers.
 
-    A number that the nodes' type has not is nobody's id: null.
+    A number that the nodes' type has not is no node's id: null.
     """
     if cast is None:
         return column

@@ -1,4 +1,4 @@
-"""Scores of several methods of one model as steps: what each node says by itself, then what is heard from neighbours.
+"""Scores of several methods of one model as steps: of each node by itself, then aggregated over neighbours.
 
 Steps are shared: embeddings are diffused once for all methods that diffuse them, and scores that are propagated alike
 go side by side. The columns `part0`, `part1`, … are the methods' scores.
@@ -84,16 +84,17 @@ def _places(methods: Sequence[Method], task: Task, described: Sequence[int]) -> 
     makes = {part(number): Column() for number in places}
     return [
         Stage(partial(_described, places, task), {"value": Column(sum(described))}, ("value", *embedding)),
-        Stage(partial(_placed, [*places], [*described]), makes, ("value", *map(alone, places)), hears=True),
+        Stage(partial(_placed, [*places], [*described]), makes, ("value", *map(alone, places)), aggregates=True),
     ]
 
 
 def _diffusions(methods: Sequence[Method], task: Task, width: int) -> list[Stage]:
-    """h ← ½ h + ½ D⁻¹A h, as often as the method that asks most; the others read it on the way."""
+    """h ← ½ h + ½ D⁻¹A h, as often as the method that needs most; the others read it on the way."""
     spread, value = of_kind(methods, DiffusedKNN), {"value": Column(width)}
     stages, done = [Stage(_embedded, value, ("embedding",))] if spread else [], 0
     for number, method in sorted(spread.items(), key=lambda one: one[1].diffusion):
-        stages += [Stage(partial(_diffused, Propagation()), value, ("value",), hears=True)] * (method.diffusion - done)
+        once = Stage(partial(_diffused, Propagation()), value, ("value",), aggregates=True)
+        stages += [once] * (method.diffusion - done)
         done, bare = method.diffusion, copy.copy(method)
         bare.diffusion = 0  # they come diffused
         stages.append(Stage(partial(_embedding_scores, bare, task, number), {part(number): Column()}, ("value",)))
@@ -104,7 +105,8 @@ def _propagated(how: tuple[Propagation, ...], names: list[str]) -> list[Stage]:
     if not how:
         return []
     value = {"value": Column(len(names), "float64")}
-    steps = [Stage(partial(_diffused, one), value, ("value",), hears=True) for one in how for _ in range(one.steps)]
+    every = [one for one in how for _ in range(one.steps)]
+    steps = [Stage(partial(_diffused, one), value, ("value",), aggregates=True) for one in every]
     apart = Stage(partial(_apart, names), {name: Column() for name in names}, ("value",))
     return [Stage(partial(_together, names), value, names), *steps, apart]
 

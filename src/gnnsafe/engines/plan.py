@@ -28,13 +28,13 @@ from gnnsafe.outputs import Classifier
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.scaling import FeatureScaling
 
-__all__ = ["Plan", "detector_plan", "logits_plan", "widest"]
+__all__ = ["ScoringPlan", "detector_plan", "logits_plan", "widest"]
 
 DECIDED = {"score": Column(1), "p_value": Column(1, "float64")}
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScoringPlan:
     """The steps from features or logits to decisions."""
 
     steps: Sequence[Step]
@@ -50,7 +50,7 @@ class Plan:
 def detector_plan(
     model: Any, method: Method, calibration: Calibration, *, task: Task = "multiclass",
     scaling: FeatureScaling | None = None,
-) -> Plan:  # fmt: skip
+) -> ScoringPlan:  # fmt: skip
     """From features to decisions, of a detector whose model is one of our backbones.
 
     Raises:
@@ -73,8 +73,8 @@ def detector_plan(
     return replace(plan, steps=[first, *merged([*rest, *plan.steps])], out_degrees=out_degrees)
 
 
-def logits_plan(method: Method, calibration: Calibration, *, task: Task = "multiclass") -> Plan:
-    """From logits that anybody's model gave to decisions.
+def logits_plan(method: Method, calibration: Calibration, *, task: Task = "multiclass") -> ScoringPlan:
+    """From logits that any model gave to decisions.
 
     Raises:
         InputError: The method reads more than logits.
@@ -92,14 +92,16 @@ def widest(steps: Sequence[Step]) -> int:
 
 def _decided_plan(
     stages: list[Stage], method: Method, parts: Sequence[Method], calibration: Calibration, task: Task
-) -> Plan:
+) -> ScoringPlan:
     beside = said(parts, task)
     if isinstance(method, TwoScale):
         steps = steps_of([*stages, evidence(method)], ["value", *beside])
-        return Plan(steps, frozenset({*beside, *DECIDED}), rest=partial(weighed, method, calibration, tuple(beside)))
+        return ScoringPlan(
+            steps, frozenset({*beside, *DECIDED}), rest=partial(weighed, method, calibration, tuple(beside))
+        )
     reads = ("part0", *(("predicted",) if calibration.classes is not None else ()))
     steps = steps_of([*stages, Stage(partial(_decided, calibration), DECIDED, reads)], [*DECIDED, *beside])
-    return Plan(steps, frozenset({*beside, *DECIDED}))
+    return ScoringPlan(steps, frozenset({*beside, *DECIDED}))
 
 
 def _width(steps: Sequence[Step], name: str) -> int:
@@ -122,7 +124,7 @@ def _beside(steps: Sequence[Step], model: Any, parts: Sequence[Method], task: Ta
     makes = {part(number): Column() for number in centred}
     return [
         Step(partial(_directed, centred, first.function), {"value": Column(width), **held}),
-        Step(partial(_likened, centred, [*first.makes]), {**makes, **first.makes}, hears=True),
+        Step(partial(_likened, centred, [*first.makes]), {**makes, **first.makes}, aggregates=True),
         *rest,
     ]
 

@@ -1,4 +1,4 @@
-"""A detector, or the logits of anybody's model, carried out by an engine: tables in, a folder of decisions out."""
+"""A detector, or the logits of any model, carried out by an engine: tables in, a folder of decisions out."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gnnsafe.calibration import Calibration
 from gnnsafe.detector import Detector
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import graph_tables
-from gnnsafe.engines.plan import Plan, detector_plan, logits_plan, widest
+from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.sources import check_out
-from gnnsafe.engines.summary import Summary, summary
+from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.progress import progress
@@ -31,13 +31,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of p-values: one of the two levels, and about which nodes."""
+    """What is asked of p-values: one of the two levels, and about which nodes.
+
+    Args:
+        false_alarm: Of the ID nodes at most this share is flagged.
+        fdr: Of the flagged nodes at most this share is ID.
+        storey: With `fdr`, estimate how many nodes are ID instead of counting all.
+        nodes: The ids of the nodes to decide about, as text; None: all.
+    """
 
     false_alarm: float | None = None
     fdr: float | None = None
     storey: bool = False
     nodes: Sequence[str] | None = None
-    """Ids, as text; None: all."""
 
 
 def score(
@@ -53,7 +59,7 @@ def score(
 ) -> Summary:
     """Every node of a graph scored and decided about in an engine, as `Detector.decide` does in memory.
 
-    Scores are those of `decide` but for float32's rounding of sums in another order: 1e-5 of their size.
+    Scores are those of `decide` except for float32's rounding of sums in another order: 1e-5 of their size.
 
         with gnnsafe.engines.DuckDB(memory="4GB") as engine:
             gnnsafe.engines.score(engine, detector, "nodes/", "edges/", out="scores/")
@@ -66,12 +72,13 @@ def score(
         out: The folder of Parquet parts to write: id, predicted, probability, score, p_value, flag.
         asked: The level, and about which nodes.
         undirected: Read each edge in both directions, repeated ones once; a detector that does so does so here too.
-        drop_unknown_edges: Leave out edges of nodes that are not there.
+        drop_unknown_edges: Leave out edges of unknown nodes.
 
     Returns:
-        What is to be said of all nodes together.
+        A summary of all nodes.
 
     Raises:
+        NotFittedError: The detector is not fitted or not calibrated.
         InputError: Model or method cannot run there, or a table breaks a rule; nothing is written then.
     """
     calibration = detector.calibrated()
@@ -101,7 +108,7 @@ def score_logits(
     undirected: bool = False,
     drop_unknown_edges: bool = False,
 ) -> Summary:
-    """The same of logits that anybody's model gave, by the method and the calibration of a saved detector.
+    """The same of logits that any model gave, by the method and the calibration of a saved detector.
 
     Args:
         engine: Where to compute, entered.
@@ -111,9 +118,13 @@ def score_logits(
         out: The folder of Parquet parts to write.
         asked: The level, and about which nodes.
         undirected: Read each edge in both directions, repeated ones once.
-        drop_unknown_edges: Leave out edges of nodes that are not there.
+        drop_unknown_edges: Leave out edges of unknown nodes.
+
+    Returns:
+        A summary of all nodes.
 
     Raises:
+        NotFittedError: The detector is not calibrated.
         InputError: The method reads more than logits, or a table breaks a rule; nothing is written then.
     """
     if saved.calibration is None:
@@ -127,7 +138,7 @@ def score_logits(
 
 def _carried_out(
     engine: Engine,
-    plan: Plan,
+    plan: ScoringPlan,
     calibration: Calibration,
     nodes: Any,
     edges: Any,
@@ -153,14 +164,14 @@ def _carried_out(
         limit = _limit(engine, name, calibration, asked)
         advance()
         columns = _columns(engine, plan, graph.id_type, class_names)
-        said = summary(engine, name, limit, out, times=graph.times)
+        said = summarise(engine, name, limit, out, times=graph.times)
         advance()
         engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
 
 
-def _check_energies(engine: Engine, plan: Plan) -> None:
+def _check_energies(engine: Engine, plan: ScoringPlan) -> None:
     """Of all nodes together: logits, not log-probabilities."""
     if "energy" in plan.columns:
         ((largest,),) = engine.rows("SELECT max(abs(energy)) FROM decided")
@@ -176,7 +187,7 @@ def _limit(engine: Engine, name: str, calibration: Calibration, asked: Asked) ->
 
 
 def _chosen(engine: Engine, nodes: Sequence[str] | None) -> str:
-    """The rows of the nodes that are asked about."""
+    """The rows of the given nodes."""
     if nodes is None:
         return "decided"
     engine.small("asked", pa.table({"node": pa.array(sorted({*nodes}), pa.string())}))
@@ -188,7 +199,7 @@ def _chosen(engine: Engine, nodes: Sequence[str] | None) -> str:
     return "chosen"
 
 
-def _columns(engine: Engine, plan: Plan, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
+def _columns(engine: Engine, plan: ScoringPlan, id_type: str | None, class_names: tuple[Any, ...] | None) -> list[str]:
     """The columns of the table that is written."""
     own = "id" if id_type is None else f"CAST(id AS {id_type}) AS id"
     named = "name AS predicted" if class_names is not None else "predicted"
@@ -199,7 +210,7 @@ def _columns(engine: Engine, plan: Plan, id_type: str | None, class_names: tuple
     return [own, *([named, "probability"] if classified else []), "score", "p_value"]
 
 
-def _named(name: str, class_names: tuple[Any, ...] | None, plan: Plan) -> str:
+def _named(name: str, class_names: tuple[Any, ...] | None, plan: ScoringPlan) -> str:
     if class_names is None or "predicted" not in plan.columns:
         return name
     return f"{name} JOIN class_names ON {name}.predicted = class_names.class"

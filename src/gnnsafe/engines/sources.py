@@ -15,7 +15,7 @@ UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def sized(memory: str | int | None) -> int:
-    """Bytes; unless told, half of what is free.
+    """Bytes; by default half of what is free.
 
     >>> sized("4GB") == sized("4096 MiB") == 4 * 2**30
     True

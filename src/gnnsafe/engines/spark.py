@@ -20,7 +20,7 @@ from gnnsafe import errors
 from gnnsafe.engines.batches import feature_rows
 from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
 from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
-from gnnsafe.engines.inputs import GraphTables, Rows
+from gnnsafe.engines.inputs import FeatureColumns, GraphTables
 from gnnsafe.engines.numbering import check_ids, unknown_ends
 from gnnsafe.engines.sources import check_there, is_delta, is_remote
 from gnnsafe.engines.stages import run
@@ -48,11 +48,15 @@ class Spark(Engine):
             gnnsafe.engines.score(engine, detector, spark.table("nodes"), spark.table("edges"), out="s3://…/scores")
 
     Args:
-        session: The session to use, left as it is; unless told, the one of spark-submit, or a new one.
-        master: For a new session, such as "spark://host:7077"; unless told, all cores of this machine.
+        session: The session to use, left as it is; by default the one of spark-submit, or a new one.
+        master: For a new session, such as "spark://host:7077"; by default all cores of this machine.
         conf: Further settings of a new session.
-        temp: Where tables are stored for the time being, a place that all machines see; unless told, the current
+        temp: Where tables are stored temporarily, a place that all machines see; by default the current
             folder, which does for one machine.
+
+    Raises:
+        InputError: A session is given together with settings of a new one.
+        MissingExtraError: pyspark is not installed (when it is entered).
     """
 
     name = "spark"
@@ -101,11 +105,11 @@ class Spark(Engine):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         with self._one_line(source if isinstance(source, str) else name):
-            frame = self._read(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
+            frame = self._frame_from(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
             self._named(name, frame)
             return to_arrow_schema(frame.schema, timezone="UTC")
 
-    def _read(self, path: str) -> Any:
+    def _frame_from(self, path: str) -> Any:
         check_there(path)
         where = path if is_remote(path) else Path(path).absolute().as_posix()
         folder = Path(path).is_dir()
@@ -184,10 +188,10 @@ class Spark(Engine):
             self._named("all_edges", self.spark.sql(edges))
 
     def after(self, table: Frame, step: Step) -> Frame:
-        """One job: the sums where the step hears, its function, and the result stored."""
+        """One job: the sums where the step aggregates, its function, and the result stored."""
         with self._one_line("the plan"):
-            query = _hearing(table) if step.hears else f"SELECT * FROM {table.view}"
-            before = {**table.columns, **({"heard": table.columns["value"]} if step.hears else {})}
+            query = _with_sums(table) if step.aggregates else f"SELECT * FROM {table.view}"
+            before = {**table.columns, **({"aggregated": table.columns["value"]} if step.aggregates else {})}
             kept = {name: table.columns[name] for name in step.keeps}
             function = partial(_rows, step.function, before, self._counts)
             result = self._mapped(self.spark.sql(query), function, step.makes, kept)
@@ -226,7 +230,7 @@ class Spark(Engine):
 
     @contextmanager
     def _one_line(self, source: object) -> Iterator[None]:
-        """What Spark complains of, here or in a worker, as an error of ours."""
+        """What Spark complains of, here or in a worker, as an error of gnnsafe."""
         try:
             yield
         except self._errors as error:
@@ -261,13 +265,13 @@ def _counting(nodes: str, *, leaving: bool) -> str:
     )
 
 
-def _hearing(table: Frame) -> str:
+def _with_sums(table: Frame) -> str:
     """SQL: each row with the sums of `value` over the edges from other nodes."""
     values = _parts("value", table.columns["value"])
     sums = ", ".join(f"sum(s.{value}) AS {value}" for value in values)
-    heard = ", ".join(f"COALESCE(m.{value}, 0) AS heard{value.removeprefix('value')}" for value in values)
+    aggregated = ", ".join(f"COALESCE(m.{value}, 0) AS aggregated{value.removeprefix('value')}" for value in values)
     return (
-        f"SELECT n.*, {heard} FROM {table.view} AS n LEFT JOIN (SELECT e.target, {sums} FROM all_edges AS e "
+        f"SELECT n.*, {aggregated} FROM {table.view} AS n LEFT JOIN (SELECT e.target, {sums} FROM all_edges AS e "
         f"JOIN {table.view} AS s ON e.source = s.id WHERE e.source <> e.target GROUP BY e.target) AS m "
         "ON n.id = m.target"
     )
@@ -293,7 +297,7 @@ def _batches(
         yield pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _features(rows: Rows, step: Step, batch: Any) -> dict[str, torch.Tensor]:
+def _features(rows: FeatureColumns, step: Step, batch: Any) -> dict[str, torch.Tensor]:
     return run(step.function, {"value": feature_rows(batch, rows)})
 
 

@@ -22,7 +22,7 @@ class Stage:
     function: Function
     makes: Mapping[str, Column]
     reads: Collection[str]
-    hears: bool = False
+    aggregates: bool = False
 
 
 def steps_of(stages: Sequence[Stage], wanted: Collection[str]) -> list[Step]:
@@ -32,16 +32,16 @@ def steps_of(stages: Sequence[Stage], wanted: Collection[str]) -> list[Step]:
     for stage in reversed(stages):
         makes = {name: column for name, column in stage.makes.items() if name in later}
         kept = later - {*makes}
-        steps.append(Step(stage.function, makes, tuple(sorted(kept)), stage.hears))
+        steps.append(Step(stage.function, makes, tuple(sorted(kept)), stage.aggregates))
         later = kept | {*stage.reads}
     return steps[::-1]
 
 
 def merged(steps: Sequence[Step]) -> list[Step]:
-    """Steps that hear nobody, done together with the one before them: nothing is stored in between."""
+    """Steps that aggregate nothing, done together with the one before them: nothing is stored in between."""
     result: list[Step] = []
     for step in steps:
-        if result and not step.hears:
+        if result and not step.aggregates:
             result[-1] = _joined(result[-1], step)
         else:
             result.append(step)
@@ -52,12 +52,12 @@ def _joined(one: Step, two: Step) -> Step:
     through = [name for name in two.keeps if name in one.makes]
     makes = {**{name: one.makes[name] for name in through}, **two.makes}
     keeps = tuple(name for name in two.keeps if name not in one.makes)
-    return Step(partial(_one_after_other, one.function, two.function, tuple(through)), makes, keeps, one.hears)
+    return Step(partial(_one_after_other, one.function, two.function, tuple(through)), makes, keeps, one.aggregates)
 
 
 def _one_after_other(one: Function, two: Function, through: tuple[str, ...], block: Block) -> dict[str, Tensor]:
     between = one(block)
-    passed = {name: value for name, value in block.items() if name != "heard"}
+    passed = {name: value for name, value in block.items() if name != "aggregated"}
     return {**{name: between[name] for name in through}, **two({**passed, **between})}
 
 

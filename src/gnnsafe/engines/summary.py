@@ -1,4 +1,4 @@
-"""What is to be said of all nodes together, from aggregates."""
+"""A summary of all nodes, from aggregates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gnnsafe.engines.texts import bar_counts, double, flagged_rows, periods, sai
 from gnnsafe.errors import require
 from gnnsafe.report.decisions import ENDS, PERIOD_ENDS, Summary, bin_edges
 
-__all__ = ["Summary", "summary"]
+__all__ = ["Summary", "summarise"]
 
 
-def summary(engine: Engine, table: str, limit: float, out: str, *, times: bool) -> Summary:
+def summarise(engine: Engine, table: str, limit: float, out: str, *, times: bool) -> Summary:
     """That of a table with scores and p-values, of which those up to `limit` are flagged."""
     rows = f"({flagged_rows(table, limit, ['score', 'p_value', *(['moment'] if times else [])])}) AS flagged"
     nodes, marked = engine.rows(said_about_all(rows))[0]

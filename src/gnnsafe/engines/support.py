@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsafe.engines.backbones import BACKBONES
+from gnnsafe.engines.backbones import ENGINE_BACKBONES
 from gnnsafe.errors import require
 from gnnsafe.methods import (
     GEN,
@@ -55,7 +55,7 @@ def reads_degrees(method: Method) -> bool:
 
 
 def check_method(method: Method, *, logits_only: bool) -> None:
-    """It reads a node's own outputs, or what is known to be heard from neighbours, and propagates all alike."""
+    """It reads a node's own outputs, or what is known to be aggregated from neighbours, and propagates all alike."""
     known = LOGITS if logits_only else (*ALL, TwoScale)
     names = ", ".join(one.__name__ for one in known)
     rule = f"be one that runs in an engine ({names}, propagated or not)"
@@ -75,6 +75,6 @@ def _alike(method: Method) -> bool:
 
 def check_model(model: Any) -> None:
     """It is one of our backbones, as it was made."""
-    names = ", ".join(one.__name__ for one in BACKBONES)
+    names = ", ".join(one.__name__ for one in ENGINE_BACKBONES)
     rule = f"be one that runs in an engine ({names})"
-    require(type(model) in BACKBONES, "model", rule, type(model).__name__, FOREIGN)
+    require(type(model) in ENGINE_BACKBONES, "model", rule, type(model).__name__, FOREIGN)

@@ -1,7 +1,7 @@
-"""Folders for what is stored for the time being, and outputs that appear whole: nothing of either outlives a run.
+"""Folders for what is stored temporarily, and outputs that appear whole: nothing of either outlives a run.
 
 A folder is held by a lock as long as its process lives, however that ends. The next run beside it removes those that
-nobody holds: what SIGKILL left.
+no process holds: what SIGKILL left.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _lock(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except (ImportError, OSError):  # no such locks on this system or drive: then nobody's folder is removed
+    except (ImportError, OSError):  # no such locks on this system or drive: then no folder is removed
         return False
     return True
 

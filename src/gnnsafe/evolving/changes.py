@@ -1,4 +1,4 @@
-"""Changes of a graph: nodes and edges that came, changed or went, held against the rules before any is made."""
+"""Changes of a graph: nodes and edges that came, changed or went, checked against the rules before any is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph that changes: features and edges in place, and the part of it that decides about some nodes."""
+"""A graph that changes: features and edges in place, and the part of it that determines the scores of some nodes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DENSE = 2**34  # bytes of features that are kept as a dense array
 
 
 class Part(NamedTuple):
-    """Some nodes of the graph, and as much of it as decides about them."""
+    """Some nodes of the graph, and as much of it as determines their scores."""
 
     asked: Any
-    """Numbers of the nodes that are asked about, in ascending order."""
+    """Numbers of the given nodes, in ascending order."""
     kept: Any
     """Numbers of the part's nodes, in ascending order."""
     edge_index: Tensor
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
     @property
     def where(self) -> Tensor:
-        """The places of those that are asked about."""
+        """The places of the given ones."""
         return torch.from_numpy(np.searchsorted(self.kept, self.asked))
 
 
@@ -59,7 +59,7 @@ class EvolvingGraph:
         edges = data.edge_index.cpu().numpy()
         self._into = EditableRows(*by_target(edges, len(self.x)))
         self._out_of = EditableRows(*by_target(edges[::-1], len(self.x)))
-        self._place = np.zeros(len(self.x), np.int64)  # of a node within a part, while one is made
+        self._position = np.zeros(len(self.x), np.int64)  # of a node within a part, while one is made
 
     @property
     def num_features(self) -> int:
@@ -135,7 +135,7 @@ class EvolvingGraph:
         self._out_of.remove(a, b)
 
     def _remove(self, name: str) -> set[int]:
-        """Those who were joined to it."""
+        """Its neighbours."""
         number = self.numbers.pop(name)
         sources, targets = self._into.row(number).tolist(), self._out_of.row(number).tolist()
         outward = [one for one in targets if one != number]  # a loop is among the sources
@@ -188,7 +188,7 @@ class EvolvingGraph:
         self.ids.append(None)
         if number == len(self.x):
             size = int(SLACK * number) + 16
-            self.x, self.alive, self._place = (grown(one, size) for one in (self.x, self.alive, self._place))
+            self.x, self.alive, self._position = (grown(one, size) for one in (self.x, self.alive, self._position))
             self._into.grow(size)
             self._out_of.grow(size)
         return number
@@ -197,7 +197,7 @@ class EvolvingGraph:
         """The nodes that these reach in at most `hops` edges, themselves among them; None if there are over `most`."""
         return self._spread(nodes, hops, most, self._out_of, self._into)
 
-    def heard(self, nodes: Any, hops: int, most: int) -> Any:
+    def receptive_field(self, nodes: Any, hops: int, most: int) -> Any:
         """The nodes from which at most `hops` edges lead to these; None if there are over `most`."""
         return self._spread(nodes, hops, most, self._into, self._out_of)
 
@@ -219,20 +219,20 @@ class EvolvingGraph:
     def part(self, asked: Any, hops: int, most: int) -> Part | None:
         """These nodes, those from which at most `hops` edges lead to them, and all that point into one of these.
 
-        It decides about the nodes where each hears of others from `hops` edges away: a degree counts whoever points
-        there. None where it is over `most`.
+        It decides about the nodes where the receptive field is `hops` hops: degrees count all in-neighbours. None where
+        it is over `most`.
         """
-        field = self.heard(asked, hops, most)
+        field = self.receptive_field(asked, hops, most)
         if field is None:
             return None
         sources, targets = self._edges_into(field)
         kept = np.union1d(field, sources)
-        self._place[kept] = np.arange(len(kept))
-        return Part(asked, kept, torch.from_numpy(np.stack([self._place[sources], self._place[targets]])))
+        self._position[kept] = np.arange(len(kept))
+        return Part(asked, kept, torch.from_numpy(np.stack([self._position[sources], self._position[targets]])))
 
     def around(self, part: Part) -> tuple[Data, Tensor]:
         """The part as a graph, and its nodes' out-degrees in the whole."""
-        self._place[part.kept] = np.arange(len(part.kept))
+        self._position[part.kept] = np.arange(len(part.kept))
         return self._data(part.kept, part.edge_index), self._out_degrees(part.kept)
 
     def _edges_into(self, nodes: Any) -> tuple[Any, Any]:
@@ -249,14 +249,14 @@ class EvolvingGraph:
         if not self.undirected:
             return torch.from_numpy(self._out_of.lengths[nodes].astype(np.float64))
         _, targets = self._edges_into(nodes)  # as many leave a node as come
-        return torch.from_numpy(np.bincount(self._place[targets], minlength=len(nodes)).astype(np.float64))
+        return torch.from_numpy(np.bincount(self._position[targets], minlength=len(nodes)).astype(np.float64))
 
     def whole(self) -> tuple[Any, Data]:
         """All nodes that are there: their numbers, and the graph that they are, with its edges as they were given."""
         nodes = np.flatnonzero(self.alive[: len(self.ids)])
-        self._place[nodes] = np.arange(len(nodes))
+        self._position[nodes] = np.arange(len(nodes))
         sources, owners = self._into.of(nodes)
-        return nodes, self._data(nodes, torch.from_numpy(np.stack([self._place[sources], owners])))
+        return nodes, self._data(nodes, torch.from_numpy(np.stack([self._position[sources], owners])))
 
     def _data(self, nodes: Any, edge_index: Tensor) -> Data:
         from torch_geometric.data import Data as Graph  # seconds to import

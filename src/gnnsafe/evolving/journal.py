@@ -115,7 +115,7 @@ class Journal:
                 text = line[17:-1]
                 if not line.endswith(b"\n") or line[:17] != b"%016x " % xxhash.xxh3_64_intdigest(text):
                     rest = sum(map(len, lines))
-                    rule = "be whole but for its last line"
+                    rule = "be whole except for its last line"
                     require(rest == 0, "journal", rule, f"a damaged line in '{self.path}', {rest} bytes before its end")
                     break
                 if end == 0:

@@ -13,7 +13,7 @@ from gnnsafe.detector import Decisions
 from gnnsafe.errors import require_known, require_whole
 from gnnsafe.evolving.graph import grown
 
-__all__ = ["BINS", "Columns", "Query", "Row", "Sort", "Summary"]
+__all__ = ["BINS", "Columns", "Query", "Row", "Sort", "Totals"]
 
 BINS = 20  # of p-values
 Sort = Literal["score", "p_value", "probability"]
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Query:
-    """Which nodes, in which order: the most unusual first, unless told."""
+    """Which nodes, in which order: the most unusual first, by default."""
 
     flagged: bool | None = None
     predicted: str | None = None
@@ -51,7 +51,7 @@ class Query:
         require_whole("limit", self.limit, 1)
 
 
-class Summary(NamedTuple):
+class Totals(NamedTuple):
     """All nodes at a glance."""
 
     nodes: int
@@ -74,7 +74,7 @@ class Columns:
         self._flags, self._probabilities = np.zeros(size, bool), np.zeros(size, np.float32)
         self._predicted = np.full(size, -1, np.int32)
         self._lock = threading.Lock()
-        self._summary: Summary | None = None
+        self._summary: Totals | None = None
 
     def put(self, nodes: Any, decisions: Decisions, gone: Sequence[int] = ()) -> None:
         """What was decided about these nodes, in place of what was before; all at once, with those that went."""
@@ -131,17 +131,17 @@ class Columns:
         """The nodes with the highest scores."""
         return self.listed(Query(limit=count))[1]
 
-    def summary(self) -> Summary:
+    def summary(self) -> Totals:
         """All nodes at a glance; counted once for each change."""
         with self._lock:
             if self._summary is None:
                 self._summary = self._counted()
             return self._summary
 
-    def _counted(self) -> Summary:
+    def _counted(self) -> Totals:
         there, flags = self._there, self._flags & self._there
         counts = np.bincount(np.minimum((self._p_values[there] * BINS).astype(int), BINS - 1), minlength=BINS)
-        return Summary(int(there.sum()), int(flags.sum()), tuple(counts.tolist()), self._mix(there), self._mix(flags))
+        return Totals(int(there.sum()), int(flags.sum()), tuple(counts.tolist()), self._mix(there), self._mix(flags))
 
     def _mix(self, mask: Any) -> dict[str, int]:
         classes = self._predicted[mask]

@@ -50,16 +50,16 @@ class _Scored(NamedTuple):
     """Numbers of those that were scored, in ascending order."""
     decisions: Decisions
     read: Any
-    """Numbers of those of them that were read anew."""
+    """Numbers of those of them that were read again."""
     rows: Any
     """What the method knows of these."""
     whole: bool = False
 
 
 class ScoredGraph:
-    """A kept graph: a change is made, all whom it touches are scored again, and it is journalled; or it is undone.
+    """A kept graph: a change is made, the nodes that it affects are scored again, it is journalled; or it is undone.
 
-    Scores of the touched are those of a full scoring, for a method that weighs evidence by the graph (`TwoScale`) by
+    Scores of affected nodes are those of a full scoring, for a method that weighs evidence by the graph (`TwoScale`) by
     the weights of the last whole scoring, as `Detector.score_new` has it: at the start, when over half of the graph is
     touched, and by `rescore`. One thread changes it at a time; who reads waits for no scoring.
     """
@@ -122,7 +122,7 @@ class ScoredGraph:
         return self._detector.reach
 
     def swap(self, detector: Detector) -> None:
-        """Another detector in place of this one: all nodes are scored by it before anybody sees one of its scores."""
+        """Another detector in place of this one: all nodes are scored by it before any of its scores is shown."""
         new = PartDetector(detector)
         same = (new.undirected, new.num_features) == (self.graph.undirected, self.graph.num_features)
         require(same, "detector", "read the kept graph as the one before did", "other features or directions of edges")
@@ -175,7 +175,7 @@ class ScoredGraph:
             return Change(scored.decisions, scored.whole, self.version)
 
     def _touched(self, seeds: Any) -> _Scored:
-        """All whom the changes touch: what they are near to is read anew, of the others it is known."""
+        """All nodes that the changes affect: what they are near to is read again, of the others it is known."""
         if len(seeds) == 0:  # as where a node without edges went
             return _Scored(seeds, self._detector.nothing(), seeds, self._rows[:0])
         scope = self._scope(seeds)
@@ -186,28 +186,28 @@ class ScoredGraph:
         return _Scored(wider.asked, self._decided(wider, part.asked, read), part.asked, read.rows.numpy())
 
     def _scope(self, seeds: Any) -> tuple[Part, Part] | None:
-        """Those near to a change with what decides about them, and the touched; None where it is most of the graph."""
+        """Nodes near a change with what determines their scores, and affected ones; None: most of the graph."""
         detector, most = self._detector, self.graph.count // HALF
         near = self.graph.reached(seeds, detector.near, most)
         part = None if near is None else self.graph.part(near, detector.near, most)
         touched = None if part is None else self.graph.reached(seeds, detector.reach, most)
-        wider = None if touched is None else self._heard(touched, most)
+        wider = None if touched is None else self._propagating(touched, most)
         return None if part is None or wider is None else (part, wider)
 
     def touched_by(self, count: int) -> int | None:
-        """How many nodes a change of so many here and there scores anew; None where it is the whole graph."""
+        """How many nodes a change of `count` nodes over the graph scores again; None where it is the whole graph."""
         with self._changing:
             there = np.flatnonzero(self.graph.alive)
             scope = self._scope(there[:: max(1, len(there) // count)][:count])
             return None if scope is None else len(scope[1].asked)
 
-    def _heard(self, touched: Any, most: int) -> Part | None:
+    def _propagating(self, touched: Any, most: int) -> Part | None:
         """These nodes and all whose rows are propagated to them."""
         steps = self._detector.steps
         return Part(touched, touched, NO_EDGES) if steps == 0 else self.graph.part(touched, steps - 1, most)
 
     def _decided(self, part: Part, near: Any, read: Read) -> Decisions:
-        """About those asked about, whom a change touches; `near` are those that were read anew."""
+        """About those of the given nodes that a change affects; `near` are those that were read again."""
         rows = grown(self._rows, len(self.graph.x))[part.kept]
         rows[np.searchsorted(part.kept, near)] = read.rows.numpy()
         places = torch.from_numpy(np.searchsorted(part.asked, near))
@@ -226,7 +226,7 @@ class ScoredGraph:
             number, everyone = self.graph.number(name), self.graph.count
             if number is None:
                 return None
-            around = self.graph.heard(np.array([number]), EGO, everyone)  # whose scores are drawn
+            around = self.graph.receptive_field(np.array([number]), EGO, everyone)  # whose scores are drawn
             part = self.graph.part(around, self.reach, everyone)
             assert part is not None  # as it may be all of the graph
             names, detector = self.graph.names(part.kept), self._detector

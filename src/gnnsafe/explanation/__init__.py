@@ -17,12 +17,12 @@ from gnnsafe.methods.base import scored_part
 from gnnsafe.outputs import Outputs
 from gnnsafe.regions import reached
 
-__all__ = ["Evidence", "Explanation", "NearClass", "Share", "TrainingClasses", "explanation"]
+__all__ = ["Evidence", "Explanation", "NearClass", "Share", "TrainingClasses", "explain"]
 
 DRAWN = 60  # nodes in a picture
 
 
-def explanation(
+def explain(
     method: Method,
     outputs: Outputs,
     node: int,
@@ -40,14 +40,14 @@ def explanation(
     scored = scored_part(method, outputs) if part else method.scored(outputs)
     method, edges, compared = scored.method, outputs.graph.edges, scored.compared.cpu()
     reasons = method.reasons(scored.rows[node])
-    heard = evidence(method.parts(), reasons.addends, outputs, node)
+    pieces = evidence(method.parts(), reasons.addends, outputs, node)
     own = method.weighed(scored.rows).float()
     whole = shares(own, method.propagation, edges, node)
     p_value, calibrated = _standing(calibration, outputs, compared, node)
-    row = mean_weights(whole, heard, node, len(compared))
-    steps = max(part.propagation.steps for part in (method, *(method.parts() if heard else ())))
+    row = mean_weights(whole, pieces, node, len(compared))
+    steps = max(part.propagation.steps for part in (method, *(method.parts() if pieces else ())))
     drawn, joined, around = _ego(edges.index.cpu(), node, row, compared, hops=max(1, min(steps, 2)))
-    named = {share.node for found in (whole, *(one.shares for one in heard)) for share in found}
+    named = {share.node for found in (whole, *(one.shares for one in pieces)) for share in found}
     return Explanation(
         node=node,
         method=repr(method),
@@ -55,7 +55,7 @@ def explanation(
         compared=float(compared[node]),
         own=float(own[node]),
         shares=whole,
-        evidence=heard,
+        evidence=pieces,
         graph=reasons.graph,
         figures=reasons.figures,
         **_prediction(outputs, node),

@@ -16,7 +16,7 @@ from gnnsafe.explanation.shares import Evidence, Share, pulls
 __all__ = ["Explanation"]
 
 NAMED = 3  # nodes and classes in a text
-HEARD = 2  # nodes that raised, or lowered, one piece of evidence
+PULLS = 2  # nodes that raised, or lowered, one piece of evidence
 TOLD = 0.05  # of a difference between the score and what p-values compare
 NUMBERS = ("node", "method", "score", "compared", "own", "task", "p_value")
 
@@ -26,8 +26,11 @@ class Explanation:
     """A node's score, taken apart: print it, `to_dict()`, or `draw("why.png")`."""
 
     node: int
+    """Its number."""
     method: str
+    """The method, as its `repr`."""
     score: float
+    """The score that is explained."""
     compared: float
     """What p-values compare: the score, or, of a method that reads the graph as a whole, what is left without that."""
     own: float
@@ -44,11 +47,15 @@ class Explanation:
     figures: Mapping[str, float]
     """The same as numbers: for `TwoScale` t, surroundings' weight, openness, lift and shift, −log p before them."""
     task: Task
+    """What the logits mean: "multiclass" or "multilabel"."""
     logits: tuple[float, ...]
+    """Of the node, one per class or label."""
     probabilities: tuple[float, ...]
+    """Of each class or label."""
     predicted: tuple[int, ...]
     """The class, or all labels that it has (multilabel)."""
     p_value: float | None
+    """None where the detector is not calibrated."""
     calibration: tuple[float, ...]
     """The calibration scores that it is compared with, lowest first."""
     nearest: tuple[NearClass, ...]
@@ -60,6 +67,7 @@ class Explanation:
     node_ids: Mapping[int, Any] = field(default_factory=dict)
     """What the user calls the nodes that are named here, where the graph says so (`node_id`)."""
     class_names: tuple[Any, ...] | None = None
+    """What the classes are called, in the order of their numbers."""
 
     def __str__(self) -> str:
         parts = self._evidence(), self.graph, self._origin(), self._prediction(), self._classes()
@@ -68,7 +76,11 @@ class Explanation:
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it; of the calibration scores only where it stands among them."""
+        """All of it, as JSON has it; of the calibration scores only where it stands among them.
+
+        Returns:
+            Numbers, lists and texts by name.
+        """
         nodes, edges = self.ego
         return {
             **({"node_ids": {str(number): own for number, own in self.node_ids.items()}} if self.node_ids else {}),
@@ -97,13 +109,28 @@ class Explanation:
         return sum(score < self.compared for score in self.calibration) / len(self.calibration)
 
     def draw(self, path: str | os.PathLike[str]) -> None:
-        """The nodes around it, coloured by score, as .png, .svg or .html by the ending; needs `gnnsafe[report]`."""
+        """The nodes around it, coloured by score, as .png, .svg or .html by the ending; needs `gnnsafe[report]`.
+
+        Args:
+            path: Where to; the ending says the format.
+
+        Raises:
+            InputError: The ending is another, or the file cannot be written.
+            MissingExtraError: Altair is not installed.
+        """
         from gnnsafe.report.ego_graph import write_ego_graph
 
         write_ego_graph(Path(path), **self._picture())
 
     def chart(self) -> Any:
-        """The same picture as an Altair chart, for a notebook."""
+        """The same picture as an Altair chart, for a notebook.
+
+        Returns:
+            An Altair chart.
+
+        Raises:
+            MissingExtraError: Altair is not installed.
+        """
         from gnnsafe.report.ego_graph import ego_graph
 
         return ego_graph(**self._picture())
@@ -158,7 +185,7 @@ class Explanation:
                 lines.append(f"    none  {one.says}: {one.silent}")
                 continue
             lines.append(f"  {one.addend:+6.2f}  {one.says} (p = {one.p_value:.2g}, weight {one.weight:.2f})")
-            if one.score is not None and (found := self._pulls(one.shares, one.score, HEARD)):
+            if one.score is not None and (found := self._pulls(one.shares, one.score, PULLS)):
                 lines.append(f"          {'; '.join(found)}")
         return lines
 

@@ -49,7 +49,7 @@ class Evidence(NamedTuple):
 
 
 def evidence(parts: Sequence[Method], addends: Sequence[Addend], outputs: Outputs, node: int) -> tuple[Evidence, ...]:
-    """What each part adds, and whom a propagated one heard; the most telling first."""
+    """What each part adds, and which nodes counted in a propagated one; the most telling first."""
     pairs, read = zip(parts, addends, strict=True) if addends else (), outputs.with_embeddings()
     found = [_evidence(part, addend, read, node) for part, addend in pairs]
     return tuple(sorted(found, key=lambda one: (one.p_value is None, -one.addend)))
@@ -74,13 +74,13 @@ def shares(own: Tensor, how: Propagation, edges: Edges, node: int) -> tuple[Shar
 
 def mean_weights(whole: tuple[Share, ...], parts: Sequence[Evidence], node: int, num_nodes: int) -> Tensor:
     """How much each node counts, [nodes]: in the score, or on average in the evidence, by its weight; on the CPU."""
-    heard = [(one.weight, one.shares or (Share(node, 1.0, 0.0, 0.0),)) for one in parts if not one.silent]
+    pieces = [(one.weight, one.shares or (Share(node, 1.0, 0.0, 0.0),)) for one in parts if not one.silent]
     row = torch.zeros(num_nodes, dtype=torch.float64, device="cpu")
-    for weight, found in heard or [(1.0, whole)]:
+    for weight, found in pieces or [(1.0, whole)]:
         nodes = torch.tensor([share.node for share in found], dtype=torch.int64, device="cpu")
         weights = torch.tensor([share.weight for share in found], dtype=torch.float64, device="cpu")
         row[nodes] += weight * weights
-    return row / sum(weight for weight, _ in heard) if heard else row
+    return row / sum(weight for weight, _ in pieces) if pieces else row
 
 
 def pulls(found: Sequence[Share], score: float, node: int, name: Callable[[int], str], count: int) -> list[str]:

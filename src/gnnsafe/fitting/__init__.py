@@ -12,17 +12,17 @@ from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.detector import Detector
 from gnnsafe.devices import chosen_device
 from gnnsafe.errors import GnnsafeWarning, require, require_known
-from gnnsafe.fitting.advice import advice
-from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
+from gnnsafe.fitting.advice import advise
+from gnnsafe.fitting.backbones import AUTO, Trained, TrainingSetup, best
 from gnnsafe.fitting.classes import known_classes
 from gnnsafe.graph import Data, changed, check_feature_names, kept_names, moved
 from gnnsafe.methods import Method, own_method
 from gnnsafe.metrics import accuracy, balanced_accuracy, majority_rate
-from gnnsafe.prepared import admitted
+from gnnsafe.prepared import admit
 from gnnsafe.scaling import FeatureScaling, Scale
 from gnnsafe.training import OBJECTIVES, EnergyMargin, History, Objective
 
-__all__ = ["AUTO", "Bound", "Fitting", "Rates", "bound", "fitting", "known_classes"]
+__all__ = ["AUTO", "Calibrated", "Fitting", "Rates", "fit_and_calibrate", "fit_detector", "known_classes"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Rates:
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
+class Calibrated:
     """A calibrated detector, how often its model is right, and whether its error rates hold."""
 
     detector: Detector
@@ -52,7 +52,7 @@ class Bound:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitting(Bound):
+class Fitting(Calibrated):
     """A calibrated detector, and what was seen on the way to it."""
 
     objective: Objective
@@ -63,7 +63,7 @@ class Fitting(Bound):
     """What speaks against relying on this detector, each with its remedy."""
 
 
-def fitting(
+def fit_detector(
     data: Data,
     *,
     exposure: Data | None = None,
@@ -79,7 +79,7 @@ def fitting(
     begin: Callable[[str], object] | None = None,
     each_epoch: Callable[[History], object] | None = None,
 ) -> Fitting:
-    """Train a model of ours on the graph, bind a method to it, and calibrate it on the validation nodes.
+    """Train a model of gnnsafe.models on the graph, bind a method to it, and calibrate it on the validation nodes.
 
     Without `train_mask` a split is drawn from the seed, 6 : 2 : 2. A method that learns from validation nodes, and
     keeps no scores of theirs as if it had not, is calibrated on the test nodes.
@@ -87,14 +87,14 @@ def fitting(
     Args:
         data: The graph, with labels `y`.
         exposure: A graph whose every node is known to be OOD.
-        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes. Unless told,
+        backbone: A name in `MODELS`, or "auto": the one of `AUTO` that is right on most validation nodes. By default
             the method's own model, or the GCN.
-        objective: A name in `OBJECTIVES`; unless told, the energy margin with `exposure`, else the method's.
-        method: The OOD score, a name in `METHODS`; unless told, that of a `Detector`, and with `exposure` "gnnsafe",
+        objective: A name in `OBJECTIVES`; by default the energy margin with `exposure`, else the method's.
+        method: The OOD score, a name in `METHODS`; by default that of a `Detector`, and with `exposure` "gnnsafe",
             which with the energy margin is the paper's GNNSafe++.
         epochs: Of training.
         seed: Of the weights and the split.
-        scale: How features are scaled, see `FeatureScaling.fitted`.
+        scale: How features are scaled, see `FeatureScaling.fit`.
         by_time: Split by `data.timestamp`: the oldest nodes train, the latest test.
         undirected: Read each edge in both directions, here and in every graph that the detector is given later.
         device: Where to train and to calibrate: "cpu", "cuda", "auto" (CUDA's where there is a GPU).
@@ -105,29 +105,29 @@ def fitting(
         The detector and what was seen on the way. Its `warnings` are for the caller to show.
     """
     place = chosen_device(device)
-    data = admitted(data).both_ways().data if undirected else data
+    data = admit(data).both_ways().data if undirected else data
     data = moved(known_classes(data, seed, by_time=by_time), place)
     method = "gnnsafe" if method is None and exposure is not None else method
     scorer = own_method(method)
     backbone = _required("backbone", backbone, scorer.model, method) or "gcn"
     minimised = _objective(objective, exposure, scorer, method)
-    scaling = FeatureScaling.fitted(data.x, data.train_mask, scale)
+    scaling = FeatureScaling.fit(data.x, data.train_mask, scale)
     if exposure is not None:
         check_feature_names(exposure, kept_names(data, "feature_names", data.x.shape[1]))
-        exposure = admitted(exposure).both_ways().data if undirected else exposure
+        exposure = admit(exposure).both_ways().data if undirected else exposure
         exposure = _scaled(moved(exposure, place), scaling)
         exposure = changed(exposure, mask=torch.ones(exposure.x.shape[0], dtype=torch.bool, device=place))
-    lesson = Lesson(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
-    tried = [lesson(name) for name in (AUTO if backbone == "auto" else (backbone,))]
+    setup = TrainingSetup(_scaled(data, scaling), exposure, minimised, epochs, seed, begin, each_epoch)
+    tried = [setup(name) for name in (AUTO if backbone == "auto" else (backbone,))]
     trained = best(tried)
-    fitted = bound(Detector(trained.model, method, scaling=scaling, undirected=undirected), data)
-    rivals, warnings = advice(trained, tried, fitted.data, fitted.detector, fitted.calibrated_on, lesson)
+    result = fit_and_calibrate(Detector(trained.model, method, scaling=scaling, undirected=undirected), data)
+    rivals, warnings = advise(trained, tried, result.data, result.detector, result.calibrated_on, setup)
     return Fitting(
-        **vars(fitted), objective=minimised, trained=trained, tried=(*tried, *rivals), warnings=tuple(warnings)
+        **vars(result), objective=minimised, trained=trained, tried=(*tried, *rivals), warnings=tuple(warnings)
     )
 
 
-def bound(detector: Detector, data: Data) -> Bound:
+def fit_and_calibrate(detector: Detector, data: Data) -> Calibrated:
     """Fit the detector on a graph with masks, calibrate it, and check it on test nodes that are held out."""
     _require_nodes(data, "val_mask", detector)
     learnt = detector.fit(data).method.learns_from_validation() and detector.method.known_scores() is None
@@ -143,7 +143,7 @@ def bound(detector: Detector, data: Data) -> Bound:
     }  # fmt: skip
     held_out = calibrated_on == "val_mask" and "test" in rates
     check = detector.check_calibration(data, data.test_mask) if held_out else None
-    return Bound(detector, data, rates, calibrated_on, check)
+    return Calibrated(detector, data, rates, calibrated_on, check)
 
 
 def _require_nodes(data: Data, name: str, detector: Detector) -> None:

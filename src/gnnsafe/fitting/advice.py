@@ -1,4 +1,4 @@
-"""What speaks against relying on a detector that was just trained, each in a line with its remedy."""
+"""What points against relying on a detector that was just trained, each in a line with its remedy."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torch import Tensor
 from gnnsafe.calibration import nodes_needed
 from gnnsafe.detector import Detector
 from gnnsafe.errors import CalibrationWarning, GnnsafeWarning, HeterophilyWarning, TrainingWarning
-from gnnsafe.fitting.backbones import AUTO, Lesson, Trained, best
+from gnnsafe.fitting.backbones import AUTO, Trained, TrainingSetup, best
 from gnnsafe.graph import Data
 from gnnsafe.homophily import HETEROPHILIC, label_homophily
 
-__all__ = ["advice", "one_way"]
+__all__ = ["advise", "one_way"]
 
 SIGNIFICANT = 0.05
 RECIPROCAL = 0.1  # the share of edges with a reverse, below which edges look one-way
-UNHEARD = 0.2  # the share of nodes that point to others and hear nobody, above which that costs
+WITHOUT_INCOMING = 0.2  # the share of nodes with out-neighbours but no in-neighbours, above which that costs
 
 
-def advice(
-    trained: Trained, tried: Sequence[Trained], data: Data, detector: Detector, calibrated_on: str, lesson: Lesson
+def advise(
+    trained: Trained, tried: Sequence[Trained], data: Data, detector: Detector, calibrated_on: str, setup: TrainingSetup
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
     """The backbones that were tried on a heterophilous graph besides, and all warnings."""
-    rivals, warnings = _heterophily(trained, tried, data, lesson, compare=detector.method.model is None)
+    rivals, warnings = _heterophily(trained, tried, data, setup, compare=detector.method.model is None)
     predicted = detector.outputs(data).logits.argmax(dim=1)
     found = (_majority(predicted, data), _epochs(trained), _edges(data), _calibration(data, calibrated_on))
     return rivals, [*(warning for each in found for warning in each), *warnings]
@@ -64,7 +64,7 @@ def _epochs(trained: Trained) -> Iterator[TrainingWarning]:
 
 
 def one_way(edge_index: Tensor, num_nodes: int) -> tuple[float, float]:
-    """The share of edges whose reverse is there too, and of nodes that point to others and hear nobody.
+    """The share of edges whose reverse is there too, and of nodes with out-neighbours but no in-neighbours.
 
     Self-loops do not count, and a repeated edge counts once.
 
@@ -76,16 +76,16 @@ def one_way(edge_index: Tensor, num_nodes: int) -> tuple[float, float]:
         return 1.0, 0.0
     edges = torch.unique(source * num_nodes + target)
     reciprocal = float(torch.isin((edges % num_nodes) * num_nodes + edges // num_nodes, edges).double().mean())
-    speaks, hears = (torch.bincount(end, minlength=num_nodes) > 0 for end in (source, target))
-    return reciprocal, float((speaks & ~hears).double().mean())
+    points, reached = (torch.bincount(end, minlength=num_nodes) > 0 for end in (source, target))
+    return reciprocal, float((points & ~reached).double().mean())
 
 
 def _edges(data: Data) -> Iterator[TrainingWarning]:
     reciprocal, unheard = one_way(data.edge_index, data.num_nodes)
-    if reciprocal < RECIPROCAL and unheard > UNHEARD:
+    if reciprocal < RECIPROCAL and unheard > WITHOUT_INCOMING:
         yield TrainingWarning(
             f"edges look one-way: {reciprocal:.0%} have a reverse, and {unheard:.0%} of the nodes point to others and "
-            "hear nobody; where a link means the same both ways, use --undirected"
+            "have no in-neighbours; where a link means the same both ways, use --undirected"
         )
 
 
@@ -101,14 +101,14 @@ def _calibration(data: Data, calibrated_on: str) -> Iterator[CalibrationWarning]
 
 
 def _heterophily(
-    trained: Trained, tried: Sequence[Trained], data: Data, lesson: Lesson, *, compare: bool
+    trained: Trained, tried: Sequence[Trained], data: Data, setup: TrainingSetup, *, compare: bool
 ) -> tuple[list[Trained], list[GnnsafeWarning]]:
     """On a heterophilous graph, what the other backbones reach: each is trained to say so, if they may `compare`."""
     alike = label_homophily(data.y, data.train_mask | data.val_mask, data.edge_index)
     if alike is None or not alike[1] < HETEROPHILIC:
         return [], []
     names = {one.backbone for one in tried}
-    rivals = [] if len(tried) > 1 or not compare else [lesson(name) for name in AUTO if name not in names]
+    rivals = [] if len(tried) > 1 or not compare else [setup(name) for name in AUTO if name not in names]
     every = sorted([*tried, *rivals], key=lambda one: -one.accuracy)
     reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in every)
     winner = best([*tried, *rivals])

@@ -1,4 +1,4 @@
-"""Backbones trained on the same lesson, and the one that is right on most validation nodes."""
+"""Backbones trained with the same settings, and the one that is right on most validation nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnsafe.models import MODELS
 from gnnsafe.outputs import Outputs
 from gnnsafe.training import History, Objective, train
 
-__all__ = ["AUTO", "HIDDEN", "Lesson", "Trained", "best"]
+__all__ = ["AUTO", "HIDDEN", "Trained", "TrainingSetup", "best"]
 
 HIDDEN = 64  # channels between layers, as in the paper's runs
 
@@ -32,7 +32,7 @@ class Trained:
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingSetup:
     """What every backbone is trained by: a graph with scaled features, an objective, epochs and a seed."""
 
     data: Data

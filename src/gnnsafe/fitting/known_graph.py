@@ -36,7 +36,7 @@ def with_known_split(detector: Detector, data: Data) -> Data:
 
 
 def held_out_nodes(detector: Detector, data: Data) -> tuple[Data, Tensor]:
-    """The graph, and its ID nodes that neither taught nor calibrated the detector.
+    """The graph, and its ID nodes used neither for training nor for calibration.
 
     They are the test nodes of the graph's own split, or all labelled nodes; of the graph that the detector was trained
     on, those that it has not seen. A node of a class that training never saw is none of them.
@@ -49,7 +49,7 @@ def held_out_nodes(detector: Detector, data: Data) -> tuple[Data, Tensor]:
     here = KnownNodes.of(data, own)
     for known in () if used is None else (used.taught, used.validated, used.calibrated):
         own = own if known is None else own & ~known.within(here)
-    rule = "have ID nodes that neither taught nor calibrated the detector"
+    rule = "have ID nodes used neither for training nor for calibration"
     require(bool(own.any()), "GRAPH", rule, "none", "give a graph with other labelled nodes of known classes")
     return data, own
 

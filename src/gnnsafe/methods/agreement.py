@@ -18,7 +18,7 @@ __all__ = ["Agreement"]
 class Agreement(Method):
     """How little a prediction agrees with its surroundings: −⟨p_i, mean_j p_j⟩ over in-neighbours (ours).
 
-    A node that nobody points to has nobody to agree with: its score is 0, the most OOD there is.
+    A node without in-neighbours has no neighbour to agree with: its score is 0, the most OOD there is.
     """
 
     base_reach = 1

@@ -83,6 +83,17 @@ class Method(metaclass=PlainNumbers):
         """Learn from the training nodes (those in `mask`) what in-distribution looks like; returns itself.
 
         A method with nothing to learn keeps this one, which only checks its arguments; one that has calls it first.
+
+        Args:
+            outputs: The model's outputs on the training graph.
+            y: The class of each node, or a 0 or 1 per label.
+            mask: The training nodes.
+
+        Returns:
+            The method itself.
+
+        Raises:
+            InputError: Labels or mask are not of the graph's size or kind, or there is nothing to learn from.
         """
         check_labels("y", y, len(outputs.logits), outputs.task)
         check_mask("mask", mask, len(outputs.logits))
@@ -90,7 +101,17 @@ class Method(metaclass=PlainNumbers):
 
     @abstractmethod
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """The scores before propagation: float32, one per node, higher = more out-of-distribution."""
+        """The scores before propagation: float32, one per node, higher = more out-of-distribution.
+
+        Args:
+            outputs: The model's outputs on a graph.
+
+        Returns:
+            A score for each node.
+
+        Raises:
+            NotFittedError: The method has something to learn and is not fitted.
+        """
 
     @property
     def base_reach(self) -> int | None:
@@ -111,21 +132,48 @@ class Method(metaclass=PlainNumbers):
         return type(self).__name__
 
     def rows(self, outputs: Outputs) -> Tensor:
-        """What it knows of each node: its base scores, or, of a method that weighs them, evidence [nodes, parts]."""
+        """What it knows of each node: its base scores, or, of a method that weighs them, evidence [nodes, parts].
+
+        Args:
+            outputs: The model's outputs on a graph.
+
+        Returns:
+            One row, or one number, per node.
+        """
         return self.base_scores(outputs)
 
     def for_graph(self: AnyMethod, rows: Tensor) -> AnyMethod:
-        """The method, having read the rows of all nodes of a graph: itself where each node is scored by itself."""
+        """The method, having read the rows of all nodes of a graph: itself where each node is scored by itself.
+
+        Args:
+            rows: What `rows` gave for all nodes of the graph.
+
+        Returns:
+            A method that scores nodes of this graph.
+        """
         return self
 
     def weighed(self, rows: Tensor) -> Tensor:
-        """The base scores of rows, as the graph that was seen last weighs them."""
+        """The base scores of rows, as the graph that was seen last weighs them.
+
+        Args:
+            rows: What `rows` gave.
+
+        Returns:
+            A base score for each of them.
+        """
         return rows
 
     def comparable(self, rows: Tensor) -> Tensor:
         """The same on a scale on which ID nodes of any graph are alike: what p-values compare.
 
         In one graph it orders nodes as the base scores do.
+
+        Args:
+            rows: What `rows` gave.
+
+        Returns:
+            A number for each of them; higher = more out-of-distribution.
         """
         return self.weighed(rows)
 
@@ -133,36 +181,78 @@ class Method(metaclass=PlainNumbers):
         """What is watched over many graphs, [nodes, scores]: on scales that no graph moves, and no region shares.
 
         None unless a method weighs evidence by the graph: then what p-values compare is watched.
+
+        Args:
+            rows: What `rows` gave.
+
+        Returns:
+            A column for each of `watched_names`, or None.
         """
         return None
 
     def known_watched(self) -> Tensor | None:
-        """The same of the validation nodes that it learnt from, as if it had not."""
+        """The same of the validation nodes that it learnt from, as if it had not.
+
+        Returns:
+            A row for each validation node, or None.
+        """
         return None
 
     def watched_names(self) -> tuple[str, ...]:
-        """What each of these scores is called."""
+        """What each of these scores is called.
+
+        Returns:
+            One name for each column of `watched`.
+        """
         return ("score",)
 
     def reasons(self, row: Tensor) -> Reasons:
-        """Why a node has its base score, by its row: for a method that weighs evidence, what each of its parts adds."""
+        """Why a node has its base score, by its row: for a method that weighs evidence, what each of its parts adds.
+
+        Args:
+            row: That of one node, from `rows`.
+
+        Returns:
+            What each part adds, in numbers and in words.
+        """
         return Reasons()
 
     def known_scores(self) -> Tensor | None:
         """Those of the validation nodes that it learnt from, as if it had not: what p-values compare with.
 
         In the order of the nodes; None where it keeps none.
+
+        Returns:
+            A score for each validation node, or None.
         """
         return None
 
     @final
     def score(self, outputs: Outputs) -> Tensor:
-        """The base scores, propagated: float32, one per node, finite, higher = more out-of-distribution."""
+        """The base scores, propagated: float32, one per node, finite, higher = more out-of-distribution.
+
+        Args:
+            outputs: The model's outputs on a graph.
+
+        Returns:
+            A score for each node.
+
+        Raises:
+            NotFittedError: The method has something to learn and is not fitted.
+            InputError: The base scores are not finite numbers, one per node.
+        """
         return self.scored(outputs).scores
 
     @final
     def scored(self, outputs: Outputs) -> Scored:
-        """The scores of a whole graph, and the method as it has read it."""
+        """The scores of a whole graph, and the method as it has read it.
+
+        Args:
+            outputs: The model's outputs on a graph.
+
+        Returns:
+            Scores, what p-values compare, and the method for parts of this graph.
+        """
         with without_modes():
             method = on_device(self, outputs.logits.device)
             rows = method.rows(outputs)
@@ -170,7 +260,14 @@ class Method(metaclass=PlainNumbers):
 
     @final
     def reach(self) -> int | None:
-        """Receptive field of the scores in hops, within the model's outputs; None where it is not known."""
+        """Receptive field of the scores in hops, within the model's outputs; None where it is not known.
+
+        Returns:
+            A number of hops, or None.
+
+        Raises:
+            InputError: `base_reach` is not a whole number, 0 or more.
+        """
         if self.base_reach is None:
             return None
         require_whole("base_reach", self.base_reach, 0)
@@ -178,29 +275,49 @@ class Method(metaclass=PlainNumbers):
 
     @final
     def reach_within(self) -> int | None:
-        """The same for a method within another: None where it reads the graph as a whole, which no part of it is."""
+        """The same for a method within another: None where it reads the graph as a whole, which no part of it is.
+
+        Returns:
+            A number of hops, or None.
+        """
         return self.reach() if type(self).for_graph is Method.for_graph else None
 
     def parts(self) -> tuple[Method, ...]:
-        """The methods that it is made of."""
+        """The methods that it is made of.
+
+        Returns:
+            Those methods; none where it stands alone.
+        """
         return ()
 
     def needs_model(self) -> bool:
-        """Whether it reads anything but the graph."""
+        """Whether it reads anything but the graph.
+
+        Returns:
+            False for a method such as `InDegree`.
+        """
         parts = self.parts()
         return any(part.needs_model() for part in parts) if parts else self.kind != "trivial"
 
     def learns_from_validation(self) -> bool:
-        """Whether `fit` reads the graph's `val_mask`: those nodes are no longer held out."""
+        """Whether `fit` reads the graph's `val_mask`: those nodes are no longer held out.
+
+        Returns:
+            False unless it, or a part of it, says otherwise.
+        """
         return any(part.learns_from_validation() for part in self.parts())
 
     @classmethod
     def needs_fitting(cls) -> bool:
-        """Whether `fit` has anything to learn."""
+        """Whether `fit` has anything to learn.
+
+        Returns:
+            True where the class has a field whose name ends in `_`.
+        """
         return any(name.endswith("_") for name in _fields(cls))
 
     def __getattr__(self, name: str) -> Any:
-        """Only asked for what is not there: a fitted field before the fit."""
+        """Only called for what is not there: a fitted field before the fit."""
         if name in _fields(type(self)):
             raise NotFittedError(f"{self!r} is not fitted; call fit(outputs, y, mask) on the training graph first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -249,7 +366,7 @@ def part_scores(method: Method, outputs: Outputs) -> Tensor:
 
 
 def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
-    """The method's scores before propagation, once they are known to be float32, one per node and finite.
+    """The method's scores before propagation, checked to be float32, one per node and finite.
 
     What it learnt may be on another device than the outputs, as after `model.to`; it is brought there.
     """

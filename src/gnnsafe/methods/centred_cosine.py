@@ -18,8 +18,8 @@ __all__ = ["CentredCosine"]
 class CentredCosine(Method):
     """Unlike its neighbours beside the average: −mean_j cos(x_i − μ, x_j − μ), no model (trivial).
 
-    μ is the mean of the training nodes' features: what all have in common makes nobody alike. A node that nobody
-    points to, or whose features are the average, is like nobody: its score is 0.
+    μ is the mean of the training nodes' features: what all have in common makes no two nodes alike. A node
+    without in-neighbours, or whose features are the average, has no similarity: its score is 0.
     """
 
     centre_: Tensor = fitted()
@@ -38,4 +38,4 @@ class CentredCosine(Method):
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨c_i, mean_j c_j⟩, c = (x − μ) / ‖x − μ‖; no model is in it, so it is kept with the graph."""
         key = ("centred cosine", self.centre_.cpu().numpy().tobytes())
-        return outputs.graph.kept(key, lambda: -mean_cosines(outputs, self.centre_))
+        return outputs.graph.cached(key, lambda: -mean_cosines(outputs, self.centre_))

@@ -1,4 +1,4 @@
-"""Several methods, heard together."""
+"""Several methods, combined."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ class Consensus(Method):
     """Several methods together: −Σ_m log p_m, p their conformal p-values among ID validation nodes (Fisher, 1925).
 
     The methods depend on each other, so this is an order of nodes and not a test with Fisher's distribution.
+
+    Args:
+        methods: The methods to combine; by default one of each kind.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     methods: tuple[Method, ...] = field(default_factory=_each_of_its_kind)

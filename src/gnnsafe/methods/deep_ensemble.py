@@ -24,6 +24,12 @@ class DeepEnsemble(Method):
     For the model `Ensemble`, whose logits are the logarithm of its members' mean probabilities, and whose embedding is
     its members' logits side by side. The mutual information, entropy of the mean less the members' mean entropy, is
     what they disagree about.
+
+    Args:
+        measure: "entropy" or "mutual-information".
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     measure: Measure = "entropy"

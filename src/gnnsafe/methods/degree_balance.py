@@ -18,6 +18,12 @@ class DegreeBalance(OneSided):
 
     A new paper cites and is not cited yet. In an undirected graph it is 0 for every node. With side="low" it is the
     reverse.
+
+    Args:
+        side: "high", or "low" for the reverse.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     base_reach = 0  # a part of a graph knows the out-degrees of the whole

@@ -26,6 +26,15 @@ class DiffusedKNN(Method):
     Diffusion makes an embedding speak for its surroundings, propagation the score: both help where OOD nodes stand
     together. `diffusion=2, steps=0` suits OOD nodes among ID nodes better. With `bank` at most so many training nodes
     are kept, drawn with a fixed seed: time and memory then no longer grow with their number.
+
+    Args:
+        diffusion: How often embeddings are averaged with those of in-neighbours, s.
+        k: How many of the nearest training nodes count.
+        steps: How often the score is propagated.
+        bank: At most so many training nodes are kept; None: all.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     diffusion: int = 8

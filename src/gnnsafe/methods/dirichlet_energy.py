@@ -22,7 +22,13 @@ ROUNDING = 1e-12  # of the squares that are subtracted: less than that is left o
 class DirichletEnergy(Method):
     """Roughness of the embeddings: mean_j ‖h_i/√(1+d_i) − h_j/√(1+d_j)‖², propagated (Bao et al., 2024).
 
-    j runs over the nodes that point to i, d counts them. A node that nobody points to has energy 0.
+    j runs over the nodes that point to i, d counts them. A node without in-neighbours has energy 0.
+
+    Args:
+        steps: How often the score is propagated.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     steps: int = 2

@@ -16,7 +16,7 @@ __all__ = ["EdgeDisagreement"]
 
 @dataclass
 class EdgeDisagreement(Method):
-    """What the edges change: KL(p without edges ‖ p with edges), one model asked twice (ours)."""
+    """What the edges change: KL(p without edges ‖ p with edges), one model run twice (ours)."""
 
     base_reach = 0
     says = "prediction changed by its edges"

@@ -15,7 +15,20 @@ __all__ = ["Energy", "energies_of"]
 
 @dataclass
 class Energy(Method):
-    """Free energy of the logits: −T log Σ_c exp(z_c / T) (Liu et al., 2020)."""
+    """Free energy of the logits: −T log Σ_c exp(z_c / T) (Liu et al., 2020).
+
+    Args:
+        temperature: T, above 0.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> path = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))  # 0 → 1
+    >>> Energy().score(Outputs(torch.tensor([[8.0, -99.0], [0.0, -99.0]]), path)).tolist()
+    [-8.0, -0.0]
+    """
 
     temperature: float = 1.0
 

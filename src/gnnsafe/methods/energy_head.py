@@ -24,8 +24,18 @@ class EnergyHead(Method):
     """Energy learnt on frozen embeddings: min E⁺ − E⁻ + E⁺² + E⁻², E⁻ of Langevin samples (Chen et al., 2025).
 
     DeGEM's energy head: a perceptron with one hidden layer on the classifier's standardised embeddings, fitted by
-    maximum likelihood. Its negatives start anew each epoch from a standard normal and take `walk` steps
+    maximum likelihood. Its negatives start again each epoch from a standard normal and take `walk` steps
     h ← h − ½η∇E + √η ε. The original also trains an encoder (a multi-hop DGI); here the embeddings are the model's.
+
+    Args:
+        hidden: Units of the hidden layer.
+        epochs: How many passes over the training nodes.
+        walk: Langevin steps that make a negative sample.
+        step: Their size η, above 0.
+        seed: Of the first weights and of the samples.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     hidden: int = 64

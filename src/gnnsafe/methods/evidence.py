@@ -24,7 +24,7 @@ def rarity(scores: Tensor, calibration: Tensor, *, among: bool = False) -> Tenso
 
     Scores count as equal where they differ by less than 1e-5 or by less than 1e-5 of themselves, so that the rounding
     of a forward, which depends on the order of the nodes, breaks no ties. With `among` the scores are the calibration
-    scores themselves, and each is held against the others: −log(#{calibration ≥ s} / n).
+    scores themselves, and each is compared with the others: −log(#{calibration ≥ s} / n).
 
     >>> rarity(torch.tensor([0.0, 2.0, 9.0]), torch.tensor([1.0, 2.0, 3.0])).exp().tolist()
     [1.0, 1.3333..., 4.0...]
@@ -37,7 +37,7 @@ def rarity(scores: Tensor, calibration: Tensor, *, among: bool = False) -> Tenso
 
 
 class Compared(NamedTuple):
-    """Who is compared with whom: nodes with the calibration nodes of their group, by their degree."""
+    """Which nodes are compared: nodes with the calibration nodes of their group, by their degree."""
 
     bounds: Tensor
     """The largest degree of each group but the last."""

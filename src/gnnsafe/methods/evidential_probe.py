@@ -28,6 +28,16 @@ class EvidentialProbe(Method):
     EPN's probe: a perceptron on the classifier's standardised embeddings, trained on the training nodes by the expected
     cross-entropy under Dir(α) + `weight` · KL(Dir(α)‖Dir(1)). The paper's two further regularisers (EPN-reg) are not in
     it.
+
+    Args:
+        measure: "vacuity" or "confidence".
+        hidden: Units of the hidden layer.
+        epochs: How many passes over the training nodes.
+        weight: Of the divergence from Dir(1), at least 0.
+        seed: Of the first weights.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     measure: Measure = "vacuity"

@@ -1,4 +1,4 @@
-"""GEBM: energies of the graph, of its surroundings and of the node, with a density's say."""
+"""GEBM: energies of the graph, of its surroundings and of the node, with a density."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ class GEBM(Method):
     e is the evidence for each class: its logit less the squared distance to the class's diagonal Gaussian of
     embeddings, mapped to the range of the logits. z and h are of every node alone, without edges; P is `steps`
     rounds of diffusion with α = ½.
+
+    Args:
+        gamma: γ, how much the distance to a class counts, at least 0.
+        steps: How often evidence and energies are averaged with those of in-neighbours.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     gamma: float = 1.0

@@ -15,7 +15,14 @@ __all__ = ["GEN"]
 
 @dataclass
 class GEN(Method):
-    """Generalised entropy: Σ_c p_c^γ (1 − p_c)^γ (Liu et al., 2023)."""
+    """Generalised entropy: Σ_c p_c^γ (1 − p_c)^γ (Liu et al., 2023).
+
+    Args:
+        gamma: The exponent γ, between 0 and 1: the smaller, the more small probabilities count.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     gamma: float = 0.1
 

@@ -24,6 +24,12 @@ class GKDE(Method):
     """Kernel Dirichlet prior: −max_c ᾱ_c, or vacuity C / α₀, of α = 1 + e^z (Zhao et al., 2020).
 
     For a model trained with the objective `KernelDirichlet`. ᾱ = α / α₀, α₀ = Σ_c α_c.
+
+    Args:
+        measure: "confidence", −max_c ᾱ_c, or "vacuity", C / α₀.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     measure: Measure = "confidence"

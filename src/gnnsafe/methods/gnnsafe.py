@@ -22,6 +22,21 @@ class GNNSafe(Method):
 
     It is `Propagated(Energy())`. On a model trained with `EnergyMargin` this is the paper's GNNSafe++.
     `isolated="decay"` reproduces its published runs: see `gnnsafe.propagate`.
+
+    Args:
+        steps: How often energies are propagated, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        temperature: T of the energy, above 0.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> path = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))  # 0 → 1
+    >>> GNNSafe(steps=1).score(Outputs(torch.tensor([[8.0, -99.0], [0.0, -99.0]]), path)).tolist()
+    [-8.0, -4.0]
     """
 
     steps: int = 2

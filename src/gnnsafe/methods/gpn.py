@@ -24,6 +24,12 @@ class GPN(Method):
 
     For the model `GPN`. ᾱ = α / α₀ is its mean, "confidence", the measure that GKDE has too; "epistemic" is 1 / α₀;
     "features" is 1 / α₀ of every node alone, before its neighbours' evidence reaches it.
+
+    Args:
+        measure: "confidence", "epistemic" or "features".
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     measure: Measure = "confidence"

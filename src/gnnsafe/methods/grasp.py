@@ -49,6 +49,14 @@ class GRASP(Method):
     nodes itself (it has a `train_mask`, or is the training graph). S_id and S_ood are the `share` of test nodes
     that MSP is surest and least sure of; G is the half of the training and validation nodes with the largest
     #S_id / (#S_ood + 1) among their in-neighbours. Training nodes' scores are held at the ID end.
+
+    Args:
+        steps: How often scores are propagated.
+        share: Of the test nodes, how many are taken for sure ones and how many for unsure ones, below ½.
+        weight: Of an edge within the clique, where one of the graph has 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     steps: int = 8
@@ -73,7 +81,7 @@ class GRASP(Method):
         self.training_ = _nodes(outputs, mask)
         return self
 
-    base_reach = None  # any: the sure nodes of the whole graph have a say
+    base_reach = None  # any: the sure nodes of the whole graph count
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """The scores of the graph's nodes after `steps` rounds over its edges and the clique."""
@@ -87,8 +95,8 @@ class GRASP(Method):
         held = scores.min()
         for _ in range(self.steps):
             scores = torch.where(nodes.train, held, scores)
-            heard = degree * (mean @ scores) + clique * (joined @ scores)
-            scores = torch.where(total > 0, heard / total, scores)
+            summed = degree * (mean @ scores) + clique * (joined @ scores)
+            scores = torch.where(total > 0, summed / total, scores)
         return scores[: len(outputs.logits)].float()
 
     def _together(self, outputs: Outputs) -> GraphNodes:

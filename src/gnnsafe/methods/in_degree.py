@@ -14,7 +14,14 @@ __all__ = ["InDegree"]
 
 @dataclass
 class InDegree(OneSided):
-    """Many point to it, or with side="low" few do: in-degree, no model (trivial)."""
+    """Many point to it, or with side="low" few do: in-degree, no model (trivial).
+
+    Args:
+        side: "high": much of it is odd; "low": little of it is.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     base_reach = 0
 

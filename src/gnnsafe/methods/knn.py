@@ -39,7 +39,22 @@ def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
 
 @dataclass
 class KNN(Method):
-    """Distance to the k-th nearest training embedding, on the unit sphere: ‖ĥ − ĥ_(k)‖ (Sun et al., 2022)."""
+    """Distance to the k-th nearest training embedding, on the unit sphere: ‖ĥ − ĥ_(k)‖ (Sun et al., 2022).
+
+    Args:
+        k: Which of the nearest training nodes counts: the k-th.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    >>> from types import SimpleNamespace
+    >>> graph = SimpleNamespace(x=torch.eye(3), edge_index=torch.tensor([[0], [1]]))
+    >>> embeddings = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> outputs = Outputs(torch.zeros(3, 2), graph, embedded=embeddings)
+    >>> knn = KNN(k=1).fit(outputs, torch.tensor([0, 0, 1]), torch.tensor([True, False, False]))
+    >>> knn.score(outputs).tolist()  # the first node is the only training node
+    [0.0, 0.0, 1.4142...]
+    """
 
     k: int = 10
     bank_: Tensor = fitted()

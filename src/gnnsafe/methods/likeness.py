@@ -22,7 +22,7 @@ COLUMNS = 64  # of a sparse matrix that are dense at a time, on devices other th
 
 
 def mean_cosines(outputs: Outputs, centre: Tensor | None = None) -> Tensor:
-    """Mean of cos(x_i − μ, x_j − μ) over the nodes j that point to i, μ the centre, by default 0; 0 where nobody does.
+    """Mean of cos(x_i − μ, x_j − μ) over in-neighbours j of i, μ the centre, by default 0; 0 where there are none.
 
     Features that are sparse stay so: on the CPU ⟨x_i − μ, x_j − μ⟩ = ⟨x_i, x_j⟩ − ⟨x_i, μ⟩ − ⟨x_j, μ⟩ + ⟨μ, μ⟩, on
     other devices they are taken a few columns at a time.
@@ -44,9 +44,9 @@ def directions(rows: Tensor, centre: Tensor | None = None) -> Tensor:
     return unit_rows(rows if centre is None else 0.5 * rows - (0.5 * centre).to(rows))
 
 
-def cosines(unit: Tensor, heard: Tensor) -> Tensor:
+def cosines(unit: Tensor, averaged: Tensor) -> Tensor:
     """⟨c_i, mean_j c_j⟩ of directions c and their means over in-neighbours."""
-    return (unit * heard).sum(dim=1).float()
+    return (unit * averaged).sum(dim=1).float()
 
 
 def mean_row(x: Tensor, mask: Tensor) -> Tensor:
@@ -67,8 +67,8 @@ def _expanded(x: Any, mean: Any, centre: Any) -> Any:
     with np.errstate(divide="ignore"):
         scale = np.where(lengths > ROUNDING * squares, 1 / np.sqrt(np.abs(lengths)), 0)
     unit = sp.diags_array(scale) @ rows
-    heard = unit.multiply(mean @ unit).sum(axis=1)
-    return heard - scale * (along * (mean @ scale) + mean @ (scale * along) - total * (mean @ scale))
+    averaged = unit.multiply(mean @ unit).sum(axis=1)
+    return averaged - scale * (along * (mean @ scale) + mean @ (scale * along) - total * (mean @ scale))
 
 
 def _by_columns(x: Tensor, mean: Any, centre: Tensor) -> Tensor:

@@ -41,7 +41,14 @@ class Mahalanobis(Method):
 
     Embeddings have unit length first (`normalize`, after Mueller & Hein, 2025): OOD nodes have short ones, which lie
     near every mean. Σ is Ledoit and Wolf's estimate, since training nodes are few; directions in which they do not
-    vary at all have no say. With ε > 0 features take a step that lowers the distance first, as ODIN's do.
+    vary are left out. With ε > 0 features take a step that lowers the distance first, as ODIN's do.
+
+    Args:
+        epsilon: ε, the size of the step that features take first; 0: none.
+        normalize: Whether embeddings are scaled to unit length.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     epsilon: float = 0.0

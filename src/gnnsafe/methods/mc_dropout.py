@@ -1,4 +1,4 @@
-"""Monte Carlo dropout: the classifier asked many times, each time without some of its channels."""
+"""Monte Carlo dropout: the classifier run many times, each time without some of its channels."""
 
 from __future__ import annotations
 
@@ -24,8 +24,17 @@ class MCDropout(Method):
 
     Each of `samples` networks lacks channels of the penultimate embedding, drawn at `rate` from `seed` and the same for
     all nodes: one draw of the last layer's weights, as the variational reading of dropout has it. A model that was
-    trained without dropout is asked so all the same. The mutual information, entropy of the mean less the mean entropy,
+    trained without dropout is run so all the same. The mutual information, entropy of the mean less the mean entropy,
     is what the networks disagree about.
+
+    Args:
+        measure: "entropy" or "mutual-information".
+        samples: How many networks are drawn.
+        rate: The share of channels that each lacks, below 1.
+        seed: Of the draws.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     measure: Measure = "entropy"

@@ -18,7 +18,7 @@ __all__ = ["MeanCosine"]
 class MeanCosine(Method):
     """Unlike its neighbours: −mean_j cos(x_i, x_j) over in-neighbours, no model (trivial).
 
-    A node that nobody points to is like nobody: its score is 0.
+    A node without in-neighbours has no similarity: its score is 0.
     """
 
     kind: ClassVar[Kind] = "trivial"

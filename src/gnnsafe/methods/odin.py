@@ -26,6 +26,13 @@ class ODIN(Method):
     Every node's features take the step, each node is scored. ε is absolute; by default it is the original's 0.0014 in
     units of the training nodes' feature scale (the root of their mean square), since the original's inputs had unit
     variance: bags of words with rows that sum to 1 have entries a hundred times smaller.
+
+    Args:
+        temperature: T, above 0.
+        epsilon: ε, the size of the step; None: by the scale of the training nodes' features.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     temperature: float = 1000.0

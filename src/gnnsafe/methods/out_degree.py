@@ -14,7 +14,14 @@ __all__ = ["OutDegree"]
 
 @dataclass
 class OutDegree(OneSided):
-    """Points to many, or with side="low" to few: out-degree, no model (trivial)."""
+    """Points to many, or with side="low" to few: out-degree, no model (trivial).
+
+    Args:
+        side: "high": much of it is odd; "low": little of it is.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     base_reach = 0  # a part of a graph knows the out-degrees of the whole
 

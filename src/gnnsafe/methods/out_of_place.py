@@ -23,9 +23,15 @@ Place = Literal["prediction", "embedding"]
 class OutOfPlace(Method):
     """A node by itself, unlike its neighbours: −⟨f°_i, mean_j f_j⟩ over in-neighbours, f° without edges (ours).
 
-    f are probabilities or (`of="embedding"`) embeddings of unit length. The model is asked twice, once with every node
-    alone: a node that is led by its neighbours to what it would never say itself is out of place. One that nobody
-    points to has only itself to be like, −‖f_i‖².
+    f are probabilities or (`of="embedding"`) embeddings of unit length. The model runs twice, once with every node
+    alone: a node whose neighbours lead it to what it would not predict alone is out of place. One
+    without in-neighbours has only itself to be like, −‖f_i‖².
+
+    Args:
+        of: What is compared with the neighbours': the "prediction" or the "embedding".
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     of: Place = "prediction"
@@ -42,13 +48,13 @@ class OutOfPlace(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨f°_i, mean_j f_j⟩."""
-        heard = diffused(self.rows_of(outputs), outputs.graph.edges, steps=1, alpha=0.0)
-        return self.unlike(self.rows_of(outputs.without_edges), heard)
+        averaged = diffused(self.rows_of(outputs), outputs.graph.edges, steps=1, alpha=0.0)
+        return self.unlike(self.rows_of(outputs.without_edges), averaged)
 
     @staticmethod
-    def unlike(alone: Tensor, heard: Tensor) -> Tensor:
+    def unlike(alone: Tensor, averaged: Tensor) -> Tensor:
         """−⟨f°_i, mean_j f_j⟩, of f without edges and of the means over in-neighbours."""
-        return -(alone * heard).sum(dim=1).float()
+        return -(alone * averaged).sum(dim=1).float()
 
     def rows_of(self, outputs: Outputs) -> Tensor:
         """F, a row per node."""

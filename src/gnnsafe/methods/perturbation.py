@@ -32,7 +32,7 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
     if by_products(outputs):
         return _moved(outputs, epsilon, loss)
     x = outputs.dense_features().detach().requires_grad_()
-    with torch.enable_grad():  # whoever asks for scores may do so within no_grad
+    with torch.enable_grad():  # scores may be computed within no_grad
         value = loss(outputs.again(outputs.graph.with_features(x), gradients=True))
     gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
     if gradient is None:
@@ -44,7 +44,7 @@ def perturbed(outputs: Outputs, epsilon: float, loss: Callable[[Outputs], Tensor
 
 
 def by_products(outputs: Outputs) -> bool:
-    """Whether features are sparse and the model one of ours, which reads them by products X W alone."""
+    """Whether features are sparse and the model one of gnnsafe.models, which reads them by products X W alone."""
     asked, graph = outputs.classifier, outputs.graph
     return asked is not None and asked.as_made and not graph.x.requires_grad and isinstance(graph.features, Sparse)
 

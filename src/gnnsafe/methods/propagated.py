@@ -19,9 +19,26 @@ __all__ = ["Propagated"]
 class Propagated(Method):
     """Any method's score, propagated: K times s ← α s + (1−α) D⁻¹A s, as Wu et al. do with energy (2023).
 
-    Propagation asks a node's surroundings: it helps where OOD nodes stand together, in a graph or a region of their
-    own, and hurts where they stand scattered among ID nodes. With weighting="similarity" a node listens most to those
-    that score as it does: see `gnnsafe.propagation.Propagation`.
+    Propagation reads a node's surroundings: it helps where OOD nodes stand together, in a graph or a region of their
+    own, and hurts where they stand scattered among ID nodes. With weighting="similarity" neighbours
+    of a similar score count most: see `gnnsafe.propagation.Propagation`.
+
+    Args:
+        method: The method whose scores are propagated.
+        steps: How often, K.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+        weighting: "equal", in which all in-neighbours count alike, or "similarity".
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe.methods import MaxLogit
+    >>> path = SimpleNamespace(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))  # 0 → 1
+    >>> Propagated(MaxLogit(), steps=1).score(Outputs(torch.tensor([[8.0, 0.0], [0.0, 0.0]]), path)).tolist()
+    [-8.0, -4.0]
     """
 
     method: Method

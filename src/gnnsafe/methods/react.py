@@ -18,7 +18,14 @@ __all__ = ["ReAct"]
 
 @dataclass
 class ReAct(Method):
-    """Energy of the logits of min(h, c), c the 90th percentile of ID validation activations (Sun et al., 2021)."""
+    """Energy of the logits of min(h, c), c the 90th percentile of ID validation activations (Sun et al., 2021).
+
+    Args:
+        percentile: Of the validation nodes' activations: larger ones are cut off there.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     percentile: float = 90.0
     limit_: float = fitted()

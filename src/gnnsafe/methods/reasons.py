@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["Addend", "Reasons", "centred_addends", "graph_in_words"]
 
-ALONE = "nobody points to it"
+ALONE = "no in-neighbours"
 ALIKE = "ID nodes are all alike in it (edges both ways, or none)"
 LOW, HIGH = 1 / 3, 2 / 3  # of regions and openness
 MILLION = 1e6
@@ -44,11 +44,11 @@ def centred_addends(row: Tensor, known: Tensor, weights: Tensor) -> tuple[Addend
 
     >>> import torch
     >>> row, known = torch.tensor([2.0, torch.nan]), torch.tensor([[0.5, 1.0], [1.5, torch.nan]])
-    >>> heard, silent = centred_addends(row, known, torch.tensor([3.0, 1.0]))
-    >>> heard
+    >>> counted, silent = centred_addends(row, known, torch.tensor([3.0, 1.0]))
+    >>> counted
     Addend(p_value=0.1353..., weight=3.0, addend=3.0, silent='')
     >>> silent
-    Addend(p_value=None, weight=1.0, addend=0.0, silent='nobody points to it')
+    Addend(p_value=None, weight=1.0, addend=0.0, silent='no in-neighbours')
     """
     usual = known.nanmean(dim=0)
     columns = (-row).exp(), weights, weights * (row - usual), usual.isnan(), row.isnan()

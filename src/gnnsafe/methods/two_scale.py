@@ -72,8 +72,16 @@ class TwoScale(Method):
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
     all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
-    (`score_new`). The model is asked twice, once with every node alone. Where no embedding is known, logits stand for
-    it. Own evidence that reads neighbours says nothing of a node that nobody points to.
+    (`score_new`). The model runs twice, once with every node alone. Where no embedding is known, logits stand for
+    it. Own evidence that reads neighbours says nothing of a node without in-neighbours.
+
+    Args:
+        unlike: Methods that say how unlike its neighbours a node is.
+        unknown: Methods that say how unlike the training nodes it is.
+        surroundings: Methods that say how odd the region around it is.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     unlike: tuple[Method, ...] = field(default_factory=_unlike)
@@ -83,7 +91,7 @@ class TwoScale(Method):
     """Scores of the validation nodes by each part, [nodes, parts]."""
     degrees_: Tensor = fitted()
     known_: Tensor = fitted()
-    """Their evidence, each of them held against the others."""
+    """Their evidence, each compared with the others."""
     usual_: Tensor = fitted()
     """Shares of nodes that are rare by each part, in the graph that was fitted."""
     weights_: Tensor = fitted()
@@ -111,7 +119,7 @@ class TwoScale(Method):
         return None if None in reaches else max(1, *(reach for reach in reaches if reach is not None))
 
     def parts(self) -> tuple[Method, ...]:
-        """All whose evidence is heard."""
+        """All whose evidence counts."""
         return *self.unlike, *self.unknown, *self.surroundings
 
     def learns_from_validation(self) -> bool:
@@ -223,10 +231,10 @@ class TwoScale(Method):
 
     def evidence(self, scores: Tensor, degrees: Tensor, *, among: bool = False) -> Tensor:
         """E of the parts' scores, [nodes, parts], NaN where they say nothing; `among` validation nodes themselves."""
-        known, everyone, heard = self.degrees_, self.degrees_ >= 0, self.degrees_ > 0
-        heard = heard if heard.sum() >= ENOUGH else everyone
+        known, everyone, linked = self.degrees_, self.degrees_ >= 0, self.degrees_ > 0
+        linked = linked if linked.sum() >= ENOUGH else everyone
         ways = {
-            "heard": (Compared.by(known[heard]), heard, degrees > 0),
+            "linked": (Compared.by(known[linked]), linked, degrees > 0),
             "degree": (Compared.by(known), everyone, degrees >= 0),
             "all": (Compared.with_all(known), everyone, degrees >= 0),
         }
@@ -238,7 +246,7 @@ class TwoScale(Method):
         return evidence
 
     def _ways(self) -> list[str]:
-        """With which calibration nodes each part compares a node: all, those of its degree, or of these those heard."""
+        """Which calibration nodes each part compares a node with: all, those of its degree, or with in-neighbours."""
         first, own = self.calibration_[0], [*self.unlike, *self.unknown]
         alike = (self.calibration_ == first).all(dim=0).tolist()
         return [
@@ -250,4 +258,4 @@ class TwoScale(Method):
 def _way(method: Method, *, alike: bool) -> str:
     if isinstance(method, DegreeBalance):  # which is what degrees say; in an undirected graph they say nothing
         return "none" if alike else "all"
-    return "degree" if method.reach() in (0, None) else "heard"
+    return "degree" if method.reach() in (0, None) else "linked"

@@ -22,6 +22,12 @@ class ViM(Method):
     R spans the `residual` directions of least variance of the training embeddings (at most half of all directions), a
     makes the virtual logits of training nodes as large on average as their largest logits. The origin is the training
     mean: the original's, which solves for the last layer's bias, would need to know the model.
+
+    Args:
+        residual: How many directions of least variance make the virtual logit.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     residual: int = 32

@@ -1,7 +1,7 @@
 """How much each evidence counts in a graph, by what the graph as a whole looks like: are its odd nodes scattered?
 
 Evidence (`gnnsafe.methods.evidence`: E of every node, 1 on average for an ID node) is of three kinds: the node is
-unlike its neighbours, it is unknown to the model, its surroundings are odd. Shares of rare nodes say which to hear:
+unlike its neighbours, it is unknown to the model, its surroundings are odd. Shares of rare nodes say which count:
 
 q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
     this graph. Usual is the share in the graph that was fitted, and at most 0.1 and a standard error of such a share
@@ -28,11 +28,11 @@ p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own ev
     nodes' Q), Q the quantile ½ − ¼ t of z'.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
-say counts little where odd nodes are scattered, and most where they stand together (where nobody asks whether a node is
-unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a node
-stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are also
-without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual nodes
-say that trouble beside them has added to all (δ).
+say counts little where odd nodes are scattered, and most where they stand together (where it does not matter whether a
+node is unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a
+node stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are
+also without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual
+nodes say that trouble beside them has added to all (δ).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Weights(NamedTuple):
     def of(cls, q: Tensor, unlike: int, unknown: int, plain: Tensor) -> Weights:
         """By the q of each evidence, of which so many are of the first and of the second kind, then surroundings.
 
-        `plain` is a mask of those that ask no model; where there are none, those of the first kind stand for them.
+        `plain` is a mask of those that need no model; where there are none, those of the first kind stand for them.
         """
         own = unlike + unknown
         first, second, around = q[:unlike], q[unlike:own], q[own:]

@@ -16,8 +16,21 @@ __all__ = ["APPNP"]
 class APPNP(Backbone):
     """Predict, then propagate: Z ← (1−α) Â Z + α MLP(X), `steps` times from Z = MLP(X) (Gasteiger et al., 2019).
 
-    Equal to PyG's `APPNP` after an `MLP` of ours with the same weights. Its penultimate embedding is that of the MLP,
-    which no edge has touched yet.
+    Equal to PyG's `APPNP` after an `MLP` of gnnsafe.models with the same weights. Its penultimate embedding is that of
+    the MLP, which no edge has touched yet.
+
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many linear layers the MLP has.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+        steps: How often predictions are propagated.
+        alpha: α, how much of the MLP's prediction stays at each step, from 0 to 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
 
     >>> model = APPNP(3, 8, 2, steps=10, alpha=0.1)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape

@@ -41,7 +41,7 @@ class _Drawn(PlainNumbers):
 class Model(nn.Module, metaclass=_Drawn):
     """A module called `(x, edge_index)` that knows what it was constructed with, so that a file can say how to make it.
 
-    A model of one's own derives from it to be registered (`MODELS.register`). Its constructor takes `in_channels`,
+    A model of your own derives from it to be registered (`MODELS.register`). Its constructor takes `in_channels`,
     `hidden_channels`, `out_channels` and whatever else has a default, each declared with its type.
     """
 
@@ -126,7 +126,7 @@ class Backbone(Model):
         return self.num_layers
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew, as PyG's `GCNConv` does: Glorot uniform, biases zero."""
+        """Reset the weights, as PyG's `GCNConv` does: Glorot uniform, biases zero."""
         for parameter in self.parameters():
             (nn.init.xavier_uniform_ if parameter.dim() == 2 else nn.init.zeros_)(parameter)
         for norm in self.norms:

@@ -19,6 +19,17 @@ class DualFilter(Backbone):
     A low-pass branch, the mean of the surroundings, and a high-pass one, what a node has beyond it, of half the hidden
     channels each. The first layer, whose widths differ, has no residual; the linear `head` reads the last.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers, both branches together.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many message-passing layers.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> model = DualFilter(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])
@@ -54,8 +65,8 @@ class DualFilter(Backbone):
 
     def stem(self, inputs: tuple[ConvolutionInputs, ConvolutionInputs]) -> Tensor:
         """The first layer's [ÂXW_l | XW_h − ÂXW_h]."""
-        own, heard = (part.convolve(self.weights[0]) for part in inputs)
-        return _filtered(own, heard)
+        own, averaged = (part.convolve(self.weights[0]) for part in inputs)
+        return _filtered(own, averaged)
 
     def layer(self, hidden: Tensor, index: int, inputs: tuple[ConvolutionInputs, ConvolutionInputs]) -> Tensor:
         """[ÂHW_l | HW_h − ÂHW_h]."""
@@ -71,7 +82,7 @@ class DualFilter(Backbone):
         return logits
 
 
-def _filtered(own: Tensor, heard: Tensor) -> Tensor:
+def _filtered(own: Tensor, averaged: Tensor) -> Tensor:
     """Low-pass in the first half of the channels, high-pass in the second."""
     half = own.shape[1] // 2
-    return torch.cat([heard[:, :half], own[:, half:] - heard[:, half:]], dim=1)
+    return torch.cat([averaged[:, :half], own[:, half:] - averaged[:, half:]], dim=1)

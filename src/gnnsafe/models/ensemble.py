@@ -20,6 +20,18 @@ class Ensemble(GCN):
     All members in wide tensors: the first layers' matrices side by side, the others' blocks. The embedding is the
     members' logits z_m, side by side. To be trained by `MemberCrossEntropy`, by which each learns alone.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers, in each member.
+        out_channels: How many classes there are.
+        num_layers: How many message-passing layers each member has.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+        members: How many GCNs.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> import torch
     >>> model = Ensemble(3, 8, 2, members=3)
     >>> p = model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).exp()

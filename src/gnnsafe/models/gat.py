@@ -31,8 +31,20 @@ class GAT(Backbone):
     """Graph attention: h_i ← Σ_j α_ij W h_j, α_i = softmax_j(LeakyReLU(a·W h_j + b·W h_i)) (Veličković et al., 2018).
 
     Hidden layers have `heads` heads side by side, BatchNorm and ELU, the last layer has one head. Equal to a stack of
-    PyG's `GATConv` with the same weights: a node hears itself once and each edge to it as often as it is given. Dropout
+    PyG's `GATConv` with the same weights: a self-loop counts once and each edge as often as it is given. Dropout
     is that of the hidden layers; attention is not dropped.
+
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of each head in hidden layers.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many message-passing layers.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+        heads: How many heads hidden layers have.
+
+    Raises:
+        InputError: An argument breaks its rule.
 
     >>> import torch
     >>> model = GAT(3, 8, 2, heads=4)

@@ -28,6 +28,19 @@ class GPN(Model):
     With log α as logits, their softmax is the mean of Dir(α) and their energy −log α₀. q are radial flows on d latent
     dimensions. p(c), `class_shares`, are equal until the objective `UncertainCrossEntropy` sets them.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of the MLP's hidden layer.
+        out_channels: How many classes there are.
+        dropout: The share of hidden units dropped in training, below 1.
+        latent_channels: d, the dimensions in which densities are learnt.
+        flow_layers: How many radial layers each class's density has.
+        steps: How often evidence is propagated.
+        teleport: How much of its own evidence a node keeps at each step, from 0 to 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> model = GPN(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])
@@ -70,7 +83,7 @@ class GPN(Model):
         return self.steps
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew; the classes' shares are equal again."""
+        """Reset the weights; the classes' shares are equal again."""
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
         self.latent.reset_parameters()

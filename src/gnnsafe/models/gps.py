@@ -40,7 +40,7 @@ class GPSLayer(nn.Module):
         self.dropout = dropout
 
     def reset_parameters(self) -> None:
-        """Draw the weights and the projection anew."""
+        """Reset the weights and the projection."""
         for module in self.children():
             for part in module if isinstance(module, nn.ModuleList) else [module]:
                 part.reset_parameters()  # type: ignore[operator]
@@ -66,8 +66,18 @@ class GPS(Model):
     """GPS graph Transformer: layers of BN(H + ÂHW) + BN(H + attention over all nodes), linear (Rampášek et al., 2022).
 
     A linear layer, `num_layers` layers each equal to PyG's `GPSConv` of a `GCNConv` with attn_type="performer" and one
-    head, and a linear head. Positional encodings, where one wants them, are features. Every node hears every other: it
-    has no receptive field in hops, and a node is not alone in a graph without edges.
+    head, and a linear head. Positional encodings, where one wants them, are features. Every node attends to every
+    other: it has no receptive field in hops, and a node is not alone in a graph without edges.
+
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many layers of message passing and attention.
+        dropout: The share of hidden units dropped in training, below 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
 
     >>> model = GPS(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
@@ -97,7 +107,7 @@ class GPS(Model):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew."""
+        """Reset the weights."""
         nn.init.xavier_uniform_(self.weight)
         nn.init.zeros_(self.bias)
         for layer in self.layers:

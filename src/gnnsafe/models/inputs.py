@@ -29,7 +29,7 @@ __all__ = ["ConvolutionInputs", "Kind", "check_fits", "convolution_inputs", "pro
 
 SAMPLED_ROWS = 1000
 FEWEST_COLUMNS = 16  # fewer cost BLAS more
-BAG_BELOW = 0.5  # density below which a product with sparse X beats that with dense ÂX, though not the way back
+BAG_BELOW = 0.5  # density below which a product with sparse X beats that with dense ÂX, though not the backward pass
 LINE = 16  # float32 in a line of the cache; products are faster where every row begins with one
 WORTH_ALIGNING = 8 * LINE  # columns from which on that takes hardly more memory
 MOMENT_ROWS = 2**14  # that are in double precision at once
@@ -55,7 +55,7 @@ class ConvolutionInputs:
     features: Features
     aggregated: int
     hops: int = 1
-    bag: Sparse | None = None  # X where it is neither sparse nor full: for products without a way back
+    bag: Sparse | None = None  # X where it is neither sparse nor full: for products without a backward pass
 
     def convolve(self, weight: Tensor) -> Tensor:
         """Â^k X W."""
@@ -113,18 +113,18 @@ def check_fits(graph: PreparedGraph, in_channels: int, weight: Tensor) -> None:
 def convolution_inputs(graph: PreparedGraph, kind: Kind = "convolution", *, hops: int = 1) -> ConvolutionInputs:
     """The graph as a convolution reads it, made ready once.
 
-    Features that ask for a gradient are left as they are, so that it can reach them.
+    Features that require a gradient are left as they are, so that it can reach them.
     """
     adjacency = _adjacency(graph, kind)
     if graph.x.requires_grad:
         return ConvolutionInputs(adjacency, graph.x, aggregated=0, hops=hops)
-    return graph.kept((kind, hops), lambda: _prepared(graph, adjacency, hops))
+    return graph.cached((kind, hops), lambda: _prepared(graph, adjacency, hops))
 
 
 def _adjacency(graph: PreparedGraph, kind: Kind) -> Matrix:
     edges, dtype = graph.edges, graph.x.dtype
     if kind == "mean":
-        return edges.mean(dtype, "decay")  # a node that nobody points to hears 0
+        return edges.mean(dtype, "decay")  # a node without in-neighbours gets 0
     return edges.sum(dtype) if kind == "sum" else edges.convolution(dtype)
 
 

@@ -19,6 +19,18 @@ class MixHop(Backbone):
     The last layer gives `out_channels` for every power of Â, of which the linear `head` makes logits. Equal to a stack
     of PyG's `MixHopConv` with the same weights: `weights[k]` has its k-th layer's matrices side by side.
 
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers, for each power of Â.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many message-passing layers.
+        dropout: The share of hidden units dropped in training, below 1.
+        batch_norm: Whether BatchNorm comes after hidden layers.
+        hops: K, the highest power of Â.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
     >>> model = MixHop(3, 8, 2, hops=2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])

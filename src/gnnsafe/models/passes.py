@@ -12,13 +12,13 @@ from gnnsafe.models.two_layers import TwoLayers, suits
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.staged import staged
 
-__all__ = ["Passes", "StagedPasses", "passes"]
+__all__ = ["Passes", "StagedPasses", "choose_passes"]
 
 
 class Passes(Protocol):
     """Two passes that take turns; `validation` leaves for the next `training`, of the same weights, what they share.
 
-    The way back from `training` comes before the next pass. After `validation` the model is in evaluation mode.
+    The backward pass of `training` comes before the next pass. After `validation` the model is in evaluation mode.
     """
 
     def training(self) -> Tensor:
@@ -39,7 +39,7 @@ class StagedPasses:
         self.hidden: Tensor | None = None
 
     def training(self) -> Tensor:
-        """The stem, unless it is at hand, and the tail."""
+        """The stem, unless it is known, and the tail."""
         self.model.train()
         hidden, self.hidden = self.stages.stem(self.inputs) if self.hidden is None else self.hidden, None
         logits = self.stages.tail(hidden, self.inputs)
@@ -55,7 +55,7 @@ class StagedPasses:
             return self.stages.tail(hidden, self.inputs)[self.validation_rows]
 
 
-def passes(
+def choose_passes(
     model: nn.Module, graph: PreparedGraph, training: Tensor | None, validation: Tensor, *, beside: Passes | None = None
 ) -> Passes:
     """The fastest passes over a graph of which the `training` rows (None: all) and the `validation` rows are read.

@@ -28,7 +28,7 @@ class RadialFlows(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the layers anew, uniformly within 1/√dimensions."""
+        """Reset the layers, uniformly within 1/√dimensions."""
         bound = self.centers.shape[-1] ** -0.5
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)

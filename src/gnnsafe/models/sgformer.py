@@ -24,8 +24,20 @@ class SGFormer(Model):
 
     Attention, `attention_layers` times: H ← ReLU(LayerNorm(½ (attend(H) + H))). The GCN, `num_layers` times: H ←
     ReLU(BatchNorm(Â H W)) + H₀. Equal to PyG's `SGFormer` with the same weights; a bias before BatchNorm has no
-    gradient, so there is none. Every node hears every other: it has no receptive field in hops, and a node is not alone
-    in a graph without edges.
+    gradient, so there is none. Every node attends to every other: it has no receptive field in hops, and a node is not
+    alone in a graph without edges.
+
+    Args:
+        in_channels: How many features a node has.
+        hidden_channels: The width of hidden layers.
+        out_channels: How many classes (or labels) there are.
+        num_layers: How many layers the GCN has.
+        dropout: The share of hidden units dropped in training, below 1.
+        attention_layers: How many layers the attention has.
+        graph_weight: w, how much the GCN counts, from 0 to 1.
+
+    Raises:
+        InputError: An argument breaks its rule.
 
     >>> model = SGFormer(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
@@ -64,7 +76,7 @@ class SGFormer(Model):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew."""
+        """Reset the weights."""
         for part in self.weight.detach().chunk(2, dim=1):
             nn.init.xavier_uniform_(part)
         nn.init.zeros_(self.bias)
@@ -98,8 +110,8 @@ class SGFormer(Model):
         norms, *others = self.layer_norms
         hidden = self._dropped(F.relu(norms(hidden)))
         for query, key, value, norm in zip(self.queries, self.keys, self.values, others, strict=True):
-            heard = simple_attention(query(hidden), key(hidden), value(hidden))
-            hidden = self._dropped(F.relu(norm((heard + hidden) / 2)))
+            attended = simple_attention(query(hidden), key(hidden), value(hidden))
+            hidden = self._dropped(F.relu(norm((attended + hidden) / 2)))
         return hidden
 
     def _convolved(self, hidden: Tensor, adjacency: Matrix) -> Tensor:

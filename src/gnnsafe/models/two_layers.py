@@ -59,8 +59,8 @@ class LastLayer:
     def __call__(self, hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Â H W₂, and what `back` asks for: Â H or H."""
         if self.hears_first:
-            heard = self.adjacency @ hidden
-            return heard @ weight, heard
+            summed = self.adjacency @ hidden
+            return summed @ weight, summed
         return self.adjacency @ product(hidden, weight), hidden
 
     def back(self, gradient: Tensor, kept: Tensor, weight: Tensor) -> tuple[Callable[[slice], Tensor], Tensor]:
@@ -111,7 +111,7 @@ class FewRows:
 
     def __init__(self, inputs: ConvolutionInputs, training: Any, validation: Any) -> None:
         features: Any = inputs.features
-        once, again = _read(training), _read(validation)
+        once, again = _columns_read(training), _columns_read(validation)
         if np.count_nonzero(once) > NEARLY_ALL * len(once):
             once[:] = again[:] = True  # then no copy of M is made
         parts = [np.flatnonzero(part) for part in (once & ~again, once & again, ~once & again)]  # a slice for each pass
@@ -144,13 +144,13 @@ class FewRows:
     ) -> Tensors:
         """∂W₁, ∂γ and ∂β; `back` gives rows of Âᵀ G W₂ᵀ."""
         (mean, spread, scale), features = kept, self.features[self.for_training]
-        heard, beta = torch.zeros_like(weight), torch.zeros_like(scale)  # Mᵀ D, ∂β
+        summed, beta = torch.zeros_like(weight), torch.zeros_like(scale)  # Mᵀ D, ∂β
         for rows in _blocks(hidden):
             active = torch.ops.aten.threshold_backward(back(rows), hidden[rows], 0)  # D
-            heard.addmm_(features[rows].T, active)
+            summed.addmm_(features[rows].T, active)
             beta += active.sum(dim=0)
-        gamma = ((weight * heard).sum(dim=0) - mean * beta) * scale
-        first = heard - torch.outer(self.mean.to(beta.dtype), beta) - spread * (scale * gamma)
+        gamma = ((weight * summed).sum(dim=0) - mean * beta) * scale
+        first = summed - torch.outer(self.mean.to(beta.dtype), beta) - spread * (scale * gamma)
         return first * (norm.weight * scale), gamma, beta
 
     def validated(self, stem: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class FewRows:
         return _activated(stem, scale, shift, self.hidden_room.resize_(stem.shape))
 
 
-def _read(adjacency: Any) -> Any:
+def _columns_read(adjacency: Any) -> Any:
     """A mask of the rows that Â reads."""
     mask = np.zeros(adjacency.shape[1], dtype=bool)
     mask[adjacency.indices] = True
@@ -185,15 +185,15 @@ class _Logits(torch.autograd.Function):
         first, _, _, last, bias = weights
         ctx.passes = passes
         hidden, kept = passes.rows.trained(stem, passes.norm, first)
-        logits, heard = passes.last(hidden, last)
-        ctx.save_for_backward(first, last, hidden, heard, *kept)
+        logits, summed = passes.last(hidden, last)
+        ctx.save_for_backward(first, last, hidden, summed, *kept)
         return logits.add_(bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        passes, logits, (first, last, hidden, heard, *kept) = ctx.passes, gradients[0].contiguous(), ctx.saved_tensors
-        back, last = passes.last.back(logits, heard, last)
+        passes, logits, (first, last, hidden, summed, *kept) = ctx.passes, gradients[0].contiguous(), ctx.saved_tensors
+        back, last = passes.last.back(logits, summed, last)
         first, gamma, beta = passes.rows.gradients(back, hidden, kept, passes.norm, first)
         return None, None, first, gamma, beta, last, logits.sum(dim=0)
 
@@ -239,13 +239,13 @@ def _rows(inputs: ConvolutionInputs, training: Any, validation: Any) -> AllRows 
     if not (isinstance(inputs.features, Tensor) and inputs.aggregated):
         return AllRows(inputs, training, validation)
     nodes, features = inputs.features.shape
-    read = np.count_nonzero(_read(training) | _read(validation))
+    read = np.count_nonzero(_columns_read(training) | _columns_read(validation))
     few = read + features < nodes or COVARIANCE_SHARE * features < nodes
     return (FewRows if few else AllRows)(inputs, training, validation)
 
 
 def suits(model: nn.Module, graph: PreparedGraph) -> bool:
-    """A GCN of ours on the CPU with two layers, BatchNorm as we make it, no dropout, no hooks, and features given."""
+    """Whether it is our GCN on the CPU, with two layers, our BatchNorm, no dropout, no hooks, and features given."""
     if graph.device.type != "cpu" or type(model) is not GCN or staged(model) is not model:
         return False
     if len(model.weights) != 2 or len(model.norms) != 1:

@@ -1,4 +1,4 @@
-"""How accurate the classifier is on nodes whose labels nobody knows: the average calibrated confidence."""
+"""How accurate the classifier is on nodes whose labels are unknown: the average calibrated confidence."""
 
 from __future__ import annotations
 

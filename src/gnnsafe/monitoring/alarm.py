@@ -83,14 +83,14 @@ class Alarm:
         require(
             known.ndim == 2 and known.shape[1] == len(names), "calibration", f"have {len(names)} columns", known.shape
         )
-        heard = [number for number in range(len(names)) if not np.isnan(known[:, number]).all()]
-        require(bool(heard), "calibration", "say something about a node", "NaN for all")
-        several = len(heard) - 1
+        telling = [number for number in range(len(names)) if not np.isnan(known[:, number]).all()]
+        require(bool(telling), "calibration", "be a number for some node", "NaN for all")
+        several = len(telling) - 1
         weights = [1.0] if not several else [WHOLE] + [(1 - WHOLE) / several] * several
         rng = np.random.default_rng([seed, 0])
         channels = [
             Channel(names[number], number, weight, Ranks.among(known[:, number], rng))
-            for number, weight in zip(heard, weights, strict=True)
+            for number, weight in zip(telling, weights, strict=True)
         ]
         return cls(tuple(channels), seed)
 

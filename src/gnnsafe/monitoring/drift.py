@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gnnsafe.monitoring.summaries import Features, Region
+from gnnsafe.monitoring.summaries import FeatureMoments, FlaggedRegion
 
-__all__ = ["Change", "TwoSample", "changed_classes", "changed_features", "flagged_regions", "stability", "two_sample"]
+__all__ = ["Drift", "TwoSample", "changed_classes", "changed_features", "flagged_regions", "stability", "two_sample"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def two_sample(scores: Tensor, known: Tensor) -> TwoSample:
 
 
 def stability(counts: Any, expected: Any = None) -> float:
-    """Population stability index Σ (a − b) log(a / b) of the shares a of counts and b expected, even ones unless told.
+    """Population stability index Σ (a − b) log(a / b) of the shares a of counts and b expected, even ones by default.
 
     By custom below 0.1 is stable and above 0.25 has changed. Half a node is added to every bin, so that none is empty.
 
@@ -46,7 +46,7 @@ def stability(counts: Any, expected: Any = None) -> float:
 
 
 @dataclass(frozen=True)
-class Change:
+class Drift:
     """What is now beside what it was at the first."""
 
     name: str
@@ -56,11 +56,13 @@ class Change:
     """By which changes are compared: the larger, the more."""
 
 
-def changed_features(before: Features, now: Features, names: Sequence[str] | None, most: int = 10) -> list[Change]:
+def changed_features(
+    before: FeatureMoments, now: FeatureMoments, names: Sequence[str] | None, most: int = 10
+) -> list[Drift]:
     """The features whose means moved furthest, in standard deviations at the first; one that was constant by its own.
 
-    >>> first = Features(np.array([0.0, 5.0], "f4"), np.array([1.0, 0.0], "f4"))
-    >>> [one.name for one in changed_features(first, Features(np.array([0.5, 5.0], "f4"), first.deviation), None)]
+    >>> first = FeatureMoments(np.array([0.0, 5.0], "f4"), np.array([1.0, 0.0], "f4"))
+    >>> [one.name for one in changed_features(first, FeatureMoments(np.array([0.5, 5.0], "f4"), first.deviation), None)]
     ['0']
     """
     moved = np.abs(now.mean.astype(float) - before.mean)
@@ -68,7 +70,7 @@ def changed_features(before: Features, now: Features, names: Sequence[str] | Non
     size = np.divide(moved, scale, out=np.zeros_like(moved), where=scale > 0)
     order = [int(place) for place in np.argsort(-size, kind="stable")[:most] if size[place] > 0]
     return [
-        Change(
+        Drift(
             str(place) if names is None else names[place],
             float(before.mean[place]),
             float(now.mean[place]),
@@ -78,7 +80,7 @@ def changed_features(before: Features, now: Features, names: Sequence[str] | Non
     ]
 
 
-def changed_classes(before: Mapping[str, int], now: Mapping[str, int], most: int = 10) -> list[Change]:
+def changed_classes(before: Mapping[str, int], now: Mapping[str, int], most: int = 10) -> list[Drift]:
     """The predicted classes whose shares moved furthest.
 
     >>> [(one.name, one.size) for one in changed_classes({"a": 1, "b": 1}, {"a": 1, "b": 3})]
@@ -86,14 +88,14 @@ def changed_classes(before: Mapping[str, int], now: Mapping[str, int], most: int
     """
     old, new = (max(sum(counts.values()), 1) for counts in (before, now))
     shares = {name: (before.get(name, 0) / old, now.get(name, 0) / new) for name in sorted({*before, *now})}
-    found = [Change(name, a, b, abs(b - a)) for name, (a, b) in shares.items() if a != b]
+    found = [Drift(name, a, b, abs(b - a)) for name, (a, b) in shares.items() if a != b]
     return sorted(found, key=lambda change: -change.size)[:most]
 
 
-def flagged_regions(entry_regions: Sequence[Region], level: float, most: int = 10) -> list[Change]:
+def flagged_regions(entry_regions: Sequence[FlaggedRegion], level: float, most: int = 10) -> list[Drift]:
     """The parts of a graph with most flagged nodes beyond what is expected, in standard deviations of chance."""
     found = [
-        Change(one.centre, level, one.flagged / one.nodes,
+        Drift(one.centre, level, one.flagged / one.nodes,
                (one.flagged - level * one.nodes) / math.sqrt(level * (1 - level) * one.nodes))
         for one in entry_regions if one.nodes
     ]  # fmt: skip

@@ -23,8 +23,8 @@ from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
 from gnnsafe.monitoring.alarm import Alarm
 from gnnsafe.monitoring.drift import TwoSample, stability, two_sample
 from gnnsafe.monitoring.summaries import (
-    Features,
-    Region,
+    FeatureMoments,
+    FlaggedRegion,
     by_class,
     class_counts,
     degree_summary,
@@ -65,22 +65,22 @@ class Entry:
     """Population stability index of p-values beside uniform ones."""
     two_sample: TwoSample
     accuracy: AccuracyEstimate | None
-    regions: tuple[Region, ...]
-    features: Features
+    regions: tuple[FlaggedRegion, ...]
+    features: FeatureMoments
 
     def to_dict(self) -> dict[str, Any]:
         """All of it but the features, as JSON has it."""
         return {name: value for name, value in asdict(self).items() if name != "features"}
 
     @classmethod
-    def from_dict(cls, record: dict[str, Any], features: Features) -> Entry:
+    def from_dict(cls, record: dict[str, Any], features: FeatureMoments) -> Entry:
         """The same again."""
         accuracy = record["accuracy"]
         made = {
             "expected": tuple(record["expected"]),
             "two_sample": TwoSample(**record["two_sample"]),
             "accuracy": None if accuracy is None else AccuracyEstimate(**accuracy),
-            "regions": tuple(Region(**region) for region in record["regions"]),
+            "regions": tuple(FlaggedRegion(**region) for region in record["regions"]),
             "features": features,
         }
         return cls(**{**record, **made})
@@ -96,7 +96,7 @@ class Observation:
     calm: Alarm
     """The alarm of this detector before any node came, for a history that does not know it yet."""
     candidates: NDArray[np.int64]
-    """Nodes that neither taught nor calibrated the detector."""
+    """Nodes used neither for training nor for calibration."""
     digests: NDArray[np.uint32]
     """A hash of the features of each candidate: by it a node that comes again is known."""
     feature_names: tuple[str, ...] | None = None
@@ -118,16 +118,16 @@ def observe(
     batch_size: int | None = None,
     hops: int | None = None,
 ) -> Observation:
-    """A graph scored and summarised, from one forward; `history.append` of it judges the stream.
+    """A graph scored and summarised, from one forward pass; `history.append` of it judges the stream.
 
     Args:
         detector: Fitted and calibrated.
         data: The graph.
         name: What to call it in the history, such as its path.
         false_alarm: Of ID nodes at most this share is flagged.
-        mask: The nodes that came: no others are counted by the alarm. Unless told, all that neither taught nor
-            calibrated the detector; those that were counted before are never counted again.
-        time: When; now unless told.
+        mask: The nodes that came: no others are counted by the alarm. By default all used neither for training nor
+            for calibration; those that were counted before are never counted again.
+        time: When; now by default.
         batch_size: How many nodes are scored at a time; see `Detector.score`.
         hops: With a `batch_size`, the model's receptive field; see `Detector.score`.
 
@@ -224,7 +224,7 @@ def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[N
 
 
 def _used(detector: Detector) -> list[KnownNodes]:
-    """The nodes that taught, validated or calibrated it: those of one graph together."""
+    """The nodes used to train, validate or calibrate it: those of one graph together."""
     used = detector.used_
     assert used is not None  # as it is fitted
     found: list[KnownNodes] = []

@@ -23,7 +23,7 @@ from gnnsafe.display import shown
 from gnnsafe.errors import HistoryError, MissingExtraError, require
 from gnnsafe.monitoring.alarm import Alarm
 from gnnsafe.monitoring.entry import Entry, Observation
-from gnnsafe.monitoring.summaries import Features
+from gnnsafe.monitoring.summaries import FeatureMoments
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -41,7 +41,7 @@ class Judged:
     number: int
     entry: Entry
     counted: int
-    """The nodes that were new: not taught or calibrated with, and never counted before."""
+    """The nodes that were new: not used for training or calibration, and never counted before."""
     total: int
     """All nodes that were counted up to here, with this detector."""
     log_value: float
@@ -60,7 +60,7 @@ class Judged:
 class History:
     """Scored graphs in the order in which they came: `with History.open("history.db") as history: …`.
 
-    Streams of several detectors may share one; each has its own alarm, which begins anew with a new detector.
+    Streams of several detectors may share one; each has its own alarm, which begins again with a new detector.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -283,6 +283,6 @@ def _insert(connection: Connection, row: dict[str, Any], alarm: Alarm, names: tu
 
 def _judged(row: dict[str, Any]) -> Judged:
     values = np.frombuffer(zlib.decompress(row["features"]), dtype="<f4").astype(np.float32)
-    entry = Entry.from_dict(json.loads(row["summary"]), Features(*np.split(values, 2)))
+    entry = Entry.from_dict(json.loads(row["summary"]), FeatureMoments(*np.split(values, 2)))
     kept = ("number", "counted", "total", "log_value", "log_peak", "loudest")
     return Judged(entry=entry, **{name: row[name] for name in kept})

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gnnsafe.errors import require
-from gnnsafe.monitoring.drift import Change, changed_classes, changed_features, flagged_regions
+from gnnsafe.monitoring.drift import Drift, changed_classes, changed_features, flagged_regions
 from gnnsafe.monitoring.history import Judged
 
 __all__ = ["Judgement"]
@@ -41,18 +41,18 @@ class Judgement:
 
     @property
     def alarm(self) -> bool:
-        """Whether the alarm was raised: it stays so until another detector, or another history, begins anew."""
+        """Whether the alarm was raised: it stays so until another detector, or another history, begins again."""
         return self.since is not None
 
-    def features(self) -> list[Change]:
+    def features(self) -> list[Drift]:
         """The features that changed most since the first entry."""
         return changed_features(self.entries[0].entry.features, self.last.entry.features, self.feature_names)
 
-    def classes(self) -> list[Change]:
+    def classes(self) -> list[Drift]:
         """The classes whose share changed most since the first entry."""
         return changed_classes(self.entries[0].entry.classes, self.last.entry.classes)
 
-    def regions(self) -> list[Change]:
+    def regions(self) -> list[Drift]:
         """The parts of the newest graph with most flagged nodes."""
         return flagged_regions(self.last.entry.regions, self.last.entry.level)
 

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gnnsafe.monitoring.drift import Change
+from gnnsafe.monitoring.drift import Drift
 from gnnsafe.monitoring.judgement import Judgement
 from gnnsafe.report.document import Document, Section
-from gnnsafe.report.grid import Entry as Cell
-from gnnsafe.report.grid import Grid
+from gnnsafe.report.grid import Grid, GridEntry
 from gnnsafe.report.plotting import altair, specification
 
 __all__ = ["drift_document"]
@@ -170,10 +169,15 @@ def _changes(found: Judgement) -> list[Section]:
     ]
 
 
-def _grid(head: Sequence[str], changes: Sequence[Change], form: str, title: str) -> Grid:
+def _grid(head: Sequence[str], changes: Sequence[Drift], form: str, title: str) -> Grid:
     sizes = "{:.1%}" if title.startswith("Classes") else "{:.2f}"
     rows = [
-        [Cell(one.name), Cell(form.format(one.before)), Cell(form.format(one.now)), Cell(sizes.format(one.size))]
+        [
+            GridEntry(one.name),
+            GridEntry(form.format(one.before)),
+            GridEntry(form.format(one.now)),
+            GridEntry(sizes.format(one.size)),
+        ]
         for one in changes
     ]
     return Grid("", head, rows)
@@ -191,5 +195,7 @@ def _entries(found: Judgement) -> Grid:
             f"{one.counted:,}", f"{entry.flagged / entry.nodes:.1%}", f"{low:.1%}–{high:.1%}",
             f"{one.log_value / math.log(10):.2f}", f"{entry.stability:.3f}", f"{entry.two_sample.p_value:.2g}", known,
         )  # fmt: skip
-        rows.append([Cell(text, "best" if one.raised(found.alpha) and k == 7 else "") for k, text in enumerate(texts)])
+        rows.append(
+            [GridEntry(text, "best" if one.raised(found.alpha) and k == 7 else "") for k, text in enumerate(texts)]
+        )
     return Grid("", head, rows)

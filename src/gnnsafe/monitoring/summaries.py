@@ -12,7 +12,16 @@ from torch import Tensor
 
 from gnnsafe.detector import Decisions
 
-__all__ = ["BINS", "Features", "Region", "by_class", "class_counts", "degree_summary", "feature_summary", "regions"]
+__all__ = [
+    "BINS",
+    "FeatureMoments",
+    "FlaggedRegion",
+    "by_class",
+    "class_counts",
+    "degree_summary",
+    "feature_summary",
+    "regions",
+]
 
 BINS = 20  # of p-values
 ALL = "all"  # the class of nodes where the model has none
@@ -22,7 +31,7 @@ ROWS = 4096  # of dense features that are summed at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class FeatureMoments:
     """Mean and standard deviation of each feature over the nodes of a graph, float32."""
 
     mean: NDArray[np.float32]
@@ -30,7 +39,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Region:
+class FlaggedRegion:
     """A part of a graph: the nodes nearer to its centre than to another."""
 
     centre: str
@@ -61,7 +70,7 @@ def by_class(decided: Decisions) -> dict[str, list[int]]:
 
 
 def degree_summary(edge_index: Tensor, nodes: int) -> dict[str, Any]:
-    """Mean and quantiles of in-degrees, and how many nodes nobody points to."""
+    """Mean and quantiles of in-degrees, and how many nodes have no in-neighbours."""
     degrees = torch.bincount(edge_index[1].cpu(), minlength=nodes).numpy()
     quantiles = np.quantile(degrees, QUANTILES).tolist() if nodes else [0.0] * len(QUANTILES)
     return {
@@ -71,7 +80,7 @@ def degree_summary(edge_index: Tensor, nodes: int) -> dict[str, Any]:
     }
 
 
-def feature_summary(x: Tensor) -> Features:
+def feature_summary(x: Tensor) -> FeatureMoments:
     """Of each column, whether features are dense or sparse."""
     rows, columns = x.shape
     if x.layout == torch.strided:
@@ -87,10 +96,10 @@ def feature_summary(x: Tensor) -> Features:
         squares = np.bincount(places, weights=values**2, minlength=columns).astype(np.float64)
     mean = total / max(rows, 1)
     deviation = np.sqrt(np.maximum(squares / max(rows, 1) - mean**2, 0))
-    return Features(mean.astype(np.float32), deviation.astype(np.float32))
+    return FeatureMoments(mean.astype(np.float32), deviation.astype(np.float32))
 
 
-def regions(decided: Decisions, edge_index: Tensor, *, seed: int = 0) -> list[Region]:
+def regions(decided: Decisions, edge_index: Tensor, *, seed: int = 0) -> list[FlaggedRegion]:
     """Where flagged nodes sit: the graph in up to 24 parts, each node with the centre that is fewest edges away.
 
     Centres are drawn at random among nodes with edges; edges are followed both ways. Nodes that no centre reaches are
@@ -110,6 +119,6 @@ def regions(decided: Decisions, edge_index: Tensor, *, seed: int = 0) -> list[Re
     sizes = np.bincount(owner[owner >= 0], minlength=len(centres))
     flagged = np.bincount(owner[(owner >= 0) & flags], minlength=len(centres))
     return [
-        Region(str(decided.ids[centre]), int(size), int(many))
+        FlaggedRegion(str(decided.ids[centre]), int(size), int(many))
         for centre, size, many in zip(centres, sizes, flagged, strict=True)
     ]

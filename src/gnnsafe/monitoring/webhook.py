@@ -1,4 +1,4 @@
-"""Somebody told by HTTP: tried a few times within a time limit, and never more than a warning where it fails."""
+"""A message by HTTP: tried a few times within a time limit, and never more than a warning where it fails."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def check_url(name: str, url: str) -> str:
 
 
 def notified(url: str, message: Mapping[str, Any], *, limit: float = LIMIT) -> str | None:
-    """Post the message as JSON; what went wrong where nobody took it, None where somebody did.
+    """Post the message as JSON; what went wrong where it was not delivered, None where it was.
 
     It works in a thread that is left behind at the time limit, so that not even a name server that never answers can
-    hold up whoever calls.
+    hold up the caller.
     """
     found: list[str | None] = []
     body = json.dumps(message).encode()

@@ -7,10 +7,10 @@ from statistics import mean
 
 from gnnsafe.bench import paper
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.datasets import CONTROLS
 from gnnsafe.report.document import Section
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 
 __all__ = ["audit_section"]
 
@@ -33,7 +33,7 @@ def audit_section(records: Sequence[Record]) -> Section | None:
     both = [key for key in chosen if key in honest]
     if not both:
         return None
-    rows: list[list[Entry]] = []
+    rows: list[list[GridEntry]] = []
     gains: dict[tuple[str, str, str], list[float]] = {}
     for key in sorted(both, key=lambda key: (key[4], key)):
         protocol, backbone, dataset, shift, method = key
@@ -42,16 +42,16 @@ def audit_section(records: Sequence[Record]) -> Section | None:
         gains.setdefault((protocol, backbone, method), []).append(theirs - ours)
         name = ", ".join([dataset, *(word for word in (protocol, backbone) if word not in ("paper", "gcn"))])
         figures = (NONE if published is None else f"{published:.2f}", f"{theirs:.1f}", f"{ours:.1f}")
-        rows.append([Entry(text) for text in (method, name, shift, *figures, f"{theirs - ours:+.1f}")])
+        rows.append([GridEntry(text) for text in (method, name, shift, *figures, f"{theirs - ours:+.1f}")])
     means = [
-        [Entry(text) for text in (method, protocol, backbone, str(len(found)), f"{mean(found):+.1f}")]
+        [GridEntry(text) for text in (method, protocol, backbone, str(len(found)), f"{mean(found):+.1f}")]
         for (protocol, backbone, method), found in sorted(gains.items(), key=lambda item: -mean(item[1]))
     ]
     summary = Grid("Mean gain", ["method", "protocol", "backbone", "settings", "gain"], means, left=3)
     return Section("Audit: what choosing on test data gains", [TEXT], [summary, Grid("", HEAD, rows, left=3)])
 
 
-def _by_setting(records: Sequence[Record], selection: str) -> list[tuple[Record, tuple[str, str, str], Summary]]:
+def _by_setting(records: Sequence[Record], selection: str) -> list[tuple[Record, tuple[str, str, str], SeedSummary]]:
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.selection == selection and record.shift not in CONTROLS:

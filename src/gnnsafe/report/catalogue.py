@@ -14,16 +14,16 @@ from gnnsafe.graph import Data
 
 __all__ = ["catalogue_figures", "catalogue_table", "edge_counts", "edge_figures", "graph_figures", "graph_lines"]
 
-COUNTS = ("nodes", "edges", "features", "classes")
+COUNT_COLUMNS = ("nodes", "edges", "features", "classes")
 
 
 def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list[dict[str, Any]]:
-    """An entry per data set: published counts, whether it is at hand, and its shifts."""
+    """An entry per data set: published counts, whether it is available, and its shifts."""
     return [
         {
             "name": name,
-            **{count: getattr(dataset, count) for count in COUNTS},
-            "at_hand": dataset.at_hand(root),
+            **{count: getattr(dataset, count) for count in COUNT_COLUMNS},
+            "available": dataset.available(root),
             "shifts": list(dataset.shifts),
         }
         for name, dataset in datasets.items()
@@ -33,15 +33,15 @@ def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list
 def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
     """A row per data set."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    for column in ("data set", *COUNTS):
+    for column in ("data set", *COUNT_COLUMNS):
         table.add_column(column, justify="left" if column == "data set" else "right", no_wrap=True)
-    table.add_column("at hand", no_wrap=True)
+    table.add_column("available", no_wrap=True)
     table.add_column("shifts")
     for one in figures:
         counts = (f"{one['nodes']:,}", f"{one['edges']:,}", str(one["features"]), str(one["classes"]))
         own = [shift for shift in one["shifts"] if shift not in (*SINGLE_GRAPH, *CONTROLS)]
         single = ["single-graph*"] if {*SINGLE_GRAPH} <= {*one["shifts"]} else []
-        table.add_row(one["name"], *counts, "yes" if one["at_hand"] else "no", ", ".join([*single, *own]))
+        table.add_row(one["name"], *counts, "yes" if one["available"] else "no", ", ".join([*single, *own]))
     table.caption = f"* {', '.join(SINGLE_GRAPH)}\nedges: as published, an undirected one in both directions"
     table.caption_justify = "left"
     return table
@@ -49,10 +49,10 @@ def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
 
 def graph_figures(data: Data) -> dict[str, Any]:
     """What is in a graph of the user's own."""
-    heard = torch.bincount(data.edge_index[1], minlength=data.num_nodes) > 0
+    linked = torch.bincount(data.edge_index[1], minlength=data.num_nodes) > 0
     found = {
         "nodes": data.num_nodes,
-        "without_incoming_edges": int((~heard).sum()),
+        "without_incoming_edges": int((~linked).sum()),
         **edge_figures(data.edge_index, data.num_nodes),
         "dropped_edges": data.dropped_edges if "dropped_edges" in data else 0,
         "features": data.num_features,

@@ -11,7 +11,7 @@ import numpy as np
 from gnnsafe.bench import figures, paper
 from gnnsafe.bench.curves import KEPT, ROC
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.ranks import Ranking
 
@@ -113,7 +113,7 @@ def backbones(records: Sequence[Record]) -> Any:
     ]
     low = 10 * ((min(value["AUROC"] for value in values) - 1) // 10)
     base = alt.Chart().encode(
-        x=alt.X("backbone:N", sort=list(figures.BACKBONES), title=None, axis=alt.Axis(labelAngle=0)),
+        x=alt.X("backbone:N", sort=list(figures.FIGURE_BACKBONES), title=None, axis=alt.Axis(labelAngle=0)),
         xOffset=alt.XOffset("method:N", sort=list(figures.COMPARED)),
         tooltip=["backbone:N", "method:N", alt.Tooltip("AUROC:Q", format=".1f"), alt.Tooltip("std:Q", format=".1f")],
     )
@@ -123,7 +123,7 @@ def backbones(records: Sequence[Record]) -> Any:
     )
     errors = base.mark_rule(strokeWidth=1.2).encode(y="low:Q", y2="high:Q")
     panel = alt.layer(bars, errors, data={"values": values}).properties(width=280, height=200)
-    return panel.facet(column=alt.Column("shift:N", title=None, sort=list(paper.SHIFTS)))
+    return panel.facet(column=alt.Column("shift:N", title=None, sort=list(paper.PAPER_SHIFTS)))
 
 
 def sweeps(records: Sequence[Record]) -> Any:
@@ -164,7 +164,7 @@ def _spread(method: str, seeds: Sequence[float]) -> dict[str, Any]:
             "low": round(centre - spread, 3), "high": round(centre + spread, 3)}  # fmt: skip
 
 
-def _setting(of: Record | Summary) -> str:
+def _setting(of: Record | SeedSummary) -> str:
     return f"{of.dataset} {of.shift}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gnnsafe.bench.store import Record
 from gnnsafe.report.document import Section
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 
 __all__ = ["choices_section"]
 
@@ -26,7 +26,7 @@ def choices_section(records: Sequence[Record]) -> Section:
     for (name, text, where), who in alike.items():
         all_or = "all methods" if set(who) == methods else "; ".join(who)
         place = "all settings" if len(where) == len(settings) else "; ".join(where)
-        rows.append([Entry(name), Entry(text), Entry(all_or), Entry(place)])
+        rows.append([GridEntry(name), GridEntry(text), GridEntry(all_or), GridEntry(place)])
     grid = Grid("", ("what", "value, and why", "methods", "settings"), rows, left=4)
     return Section("How hyper-parameters were chosen", grids=[grid])
 

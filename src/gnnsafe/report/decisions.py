@@ -37,7 +37,7 @@ DATES = (1e8, 1e10)  # numbers that are seconds since 1970 if they are times: 19
 
 
 def check_ending(name: str, path: Path) -> None:
-    """What the file's name ends in says how it is written, and what is needed for that is at hand."""
+    """What the file's name ends in says how it is written, and what is needed for that is installed."""
     require(path.suffix.lower() in ENDINGS, name, f"end in {' or '.join(ENDINGS)}", f"'{path}'")
     try:
         import pyarrow  # noqa: F401
@@ -69,7 +69,17 @@ def _flat(table: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """How many nodes there are and how many are flagged, their scores as a histogram, and flags over time."""
+    """How many nodes there are and how many are flagged, their scores as a histogram, and flags over time.
+
+    Args:
+        out: Where the decisions are.
+        nodes: How many nodes there are.
+        flagged: How many of them are flagged.
+        edges: Where the histogram's bars begin and end.
+        every: How many nodes each bar has.
+        marked: How many of them are flagged.
+        periods: Flags over time; None where nodes have no time.
+    """
 
     out: str
     """Where the decisions are."""
@@ -89,7 +99,18 @@ class Summary:
     def of(
         cls, out: str, scores: NDArray[Any], p: NDArray[Any], flags: NDArray[np.bool_], times: NDArray[Any] | None
     ) -> Summary:
-        """That of decisions in memory."""
+        """That of decisions in memory.
+
+        Args:
+            out: Where the decisions are.
+            scores: One per node.
+            p: The p-values.
+            flags: True = OOD.
+            times: When each node came; None where that is not known.
+
+        Returns:
+            A summary of all nodes.
+        """
         edges = bin_edges(*np.quantile(scores, ENDS).astype(np.float64))
         inside = np.clip(scores.astype(np.float64), edges[0], edges[-1])
         every, marked = np.histogram(inside, edges)[0], np.histogram(inside[flags], edges)[0]
@@ -97,7 +118,11 @@ class Summary:
         return cls(out, len(flags), int(flags.sum()), edges, every, marked, periods)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but where the decisions are, as JSON has it."""
+        """All of it but where the decisions are, as JSON has it.
+
+        Returns:
+            Numbers and lists by name.
+        """
         periods = [dict(zip(PERIOD, period, strict=True)) for period in self.periods or ()]
         bars = zip(self.edges[:-1].tolist(), self.every.tolist(), self.marked.tolist(), strict=True)
         return {
@@ -106,7 +131,11 @@ class Summary:
         }  # fmt: skip
 
     def histogram(self) -> Table:
-        """A bar per range of scores; of each bar, what is flagged is drawn lighter and in colour."""
+        """A bar per range of scores; of each bar, what is flagged is drawn lighter and in colour.
+
+        Returns:
+            A table for the terminal.
+        """
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
         table.add_column("score", justify="right", no_wrap=True)
         table.add_column("nodes", justify="right", no_wrap=True)
@@ -116,7 +145,11 @@ class Summary:
         return table
 
     def over_time(self) -> list[Table]:
-        """A table with a row per period, or none."""
+        """A table with a row per period, or none.
+
+        Returns:
+            One table for the terminal; none where nodes have no time.
+        """
         if self.periods is None:
             return []
         table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")

@@ -8,10 +8,10 @@ from typing import Any
 from gnnsafe.bench.figures import DISTRIBUTIONS
 from gnnsafe.bench.paper import published
 from gnnsafe.bench.run import Result
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.report.distributions import distributions
 from gnnsafe.report.document import Document, Section
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 from gnnsafe.report.plotting import specification
 
 __all__ = ["demo_document", "demo_figures", "demo_grid"]
@@ -33,7 +33,7 @@ def demo_document(results: Sequence[Result], *, lead: str, notes: Sequence[str])
     return Document("gnnsafe demo: out-of-distribution nodes on Cora", [lead], [table, parted])
 
 
-def demo_figures(rows: Sequence[Summary]) -> list[dict[str, Any]]:
+def demo_figures(rows: Sequence[SeedSummary]) -> list[dict[str, Any]]:
     """An entry per shift and method: each metric's mean and standard deviation, and what the paper published."""
     return [
         {
@@ -46,7 +46,7 @@ def demo_figures(rows: Sequence[Summary]) -> list[dict[str, Any]]:
     ]
 
 
-def demo_grid(rows: Sequence[Summary]) -> Grid:
+def demo_grid(rows: Sequence[SeedSummary]) -> Grid:
     """One row per summary, for a terminal of 80 columns; the shift is named where it begins."""
     begins = [number for number, row in enumerate(rows) if number == 0 or row.shift != rows[number - 1].shift]
     grid = []
@@ -55,7 +55,7 @@ def demo_grid(rows: Sequence[Summary]) -> Grid:
         auroc, *others = (_figure(*row.metrics[name]) for name in ("auroc", "aupr_in", "fpr95", "accuracy"))
         shift = row.shift if number in begins else ""
         texts = (shift, row.method, auroc, "–" if paper is None else f"{paper:.1f}", *others)
-        grid.append([Entry(text) for text in texts])
+        grid.append([GridEntry(text) for text in texts])
     return Grid("", COLUMNS, grid, left=2, breaks=begins[1:])
 
 

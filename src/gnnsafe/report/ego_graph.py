@@ -154,7 +154,7 @@ def _subtitle(nodes: Nodes, boundary: float | None, around: int | None) -> list[
 
 
 def places(nodes: Nodes, edges: Edges) -> dict[int, tuple[float, float]]:
-    """The first node in the middle, the others on one ring per hop, in the order of those whom they point to."""
+    """The first node in the middle, the others on one ring per hop, in the order of their out-neighbours."""
     middle = nodes[0]["node"]
     angle = {middle: 0.0}
     place = {middle: (0.0, 0.0)}

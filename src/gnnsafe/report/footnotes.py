@@ -8,7 +8,7 @@ from gnnsafe.bench import paper
 
 __all__ = ["Notes", "comparable", "figure_note", "method_note"]
 
-METRICS = ("AUROC", "AUPR", "FPR95")
+DETECTION_METRICS = ("AUROC", "AUPR", "FPR95")
 GRAPHS = {("twitch", "domain"): (3, ("ES", "FR", "RU")), ("arxiv", "time"): (4, ("2018", "2019", "2020"))}
 LEAK = "published runs send the exposure graph through BatchNorm in training, though this method has no exposure"
 
@@ -57,7 +57,7 @@ def figure_note(table: int, dataset: str, shift: str, method: str, metric: str) 
     others = {number: value for number, value in figures.items() if value != figures.get(table, value)}
     notes = [f"table {number} has {value:.2f}" for number, value in others.items()]
     notes += ["ROC-AUC under that name; ours is accuracy"] * (not comparable(dataset, metric) and bool(figures))
-    if table == 1 and (dataset, shift) in GRAPHS and metric in METRICS:
+    if table == 1 and (dataset, shift) in GRAPHS and metric in DETECTION_METRICS:
         notes += _not_the_mean(dataset, shift, method, metric)
     return "; ".join(notes)
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from gnnsafe.display import shown, shown_lines
 
 __all__ = [
-    "Entry",
     "Grid",
+    "GridEntry",
     "latex_grid",
     "latex_text",
     "markdown_grid",
@@ -26,7 +26,7 @@ Mark = Literal["", "best", "second", "quiet"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class GridEntry:
     """A text, how it is marked, and the number of its footnote."""
 
     text: str
@@ -40,7 +40,7 @@ class Grid:
 
     title: str
     head: Sequence[str]
-    rows: Sequence[Sequence[Entry]]
+    rows: Sequence[Sequence[GridEntry]]
     left: int = 1
     breaks: Sequence[int] = field(default=())
     """Rows before which there is a line."""
@@ -84,7 +84,7 @@ def _joined(items: Sequence[object] | range, text: Callable[..., str]) -> str:
     return f"| {' | '.join(map(text, items))} |"
 
 
-def _marked(marks: dict[str, str], entry: Entry, raised: str, clean: Callable[[str], str]) -> str:
+def _marked(marks: dict[str, str], entry: GridEntry, raised: str, clean: Callable[[str], str]) -> str:
     text = marks[entry.mark].format(clean(entry.text)) if entry.text else ""
     return text + (raised.format(entry.notes) if entry.notes else "")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.report.document import Section
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 from gnnsafe.report.places import order
 
 __all__ = ["intervals_section"]
@@ -26,7 +26,7 @@ def intervals_section(records: Sequence[Record]) -> Section:
         shifts = list(dict.fromkeys(shift for name, shift, _ in found if name == dataset))
         rows = [
             [
-                Entry(place.method + "*" * place.exposure),
+                GridEntry(place.method + "*" * place.exposure),
                 *(_entry(found.get((dataset, s, place.method))) for s in shifts),
             ]
             for place in order(records)
@@ -35,8 +35,8 @@ def intervals_section(records: Sequence[Record]) -> Section:
     return Section("AUROC with confidence intervals", [TEXT], grids)
 
 
-def _entry(summary: Summary | None) -> Entry:
+def _entry(summary: SeedSummary | None) -> GridEntry:
     if summary is None:
-        return Entry("–")
+        return GridEntry("–")
     half = summary.interval["auroc"]
-    return Entry(f"{summary.metrics['auroc'][0]:.1f}" + ("" if half is None else f"±{half:.1f}"))
+    return GridEntry(f"{summary.metrics['auroc'][0]:.1f}" + ("" if half is None else f"±{half:.1f}"))

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from gnnsafe.bench.store import Record
-from gnnsafe.bench.summary import Summary, summaries
+from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.display import shown
 from gnnsafe.report.places import order, regime_of
 
@@ -38,7 +38,7 @@ def leaderboard(records: Sequence[Record]) -> dict[str, Any]:
     return {"format": FORMAT, "entries": entries}
 
 
-def _entry(found: Summary, records: Sequence[Record], explained: bool) -> dict[str, Any]:
+def _entry(found: SeedSummary, records: Sequence[Record], explained: bool) -> dict[str, Any]:
     first, within = records[0], [r.within_degrees for r in records if r.within_degrees is not None]
     return {
         "method": shown(found.method),
@@ -81,7 +81,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def command(record: Record, seeds: int) -> str:
-    """What runs it again; a method of one's own by its file."""
+    """What runs it again; a method of your own by its file."""
     method = "FILE.py" if record.code else re.sub("[ ,]+", "-", record.method.lower())
     words = ["gnnsafe bench", f"--datasets {record.dataset}", f"--shifts {record.shift}", f"--methods {shown(method)}"]
     words += [f"--backbones {record.backbone}", f"--seeds {seeds}", f"--protocol {record.protocol}"]

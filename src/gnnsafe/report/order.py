@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gnnsafe.bench.store import Record
 from gnnsafe.report.document import Section
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 from gnnsafe.report.places import REGIMES, Place, Setting, mean_over, order, ranked_settings, settings_of
 from gnnsafe.report.ranks import ranking
 
@@ -79,7 +79,9 @@ def _grid(records: Sequence[Record], columns: dict[str, list[Setting]]) -> Grid:
         alike = found is not None and found.with_the_best(place)
         marks = "*" * place.exposure + "†" * missing + "≈" * alike
         texts = (NONE if place.rank is None else str(number), place.method + marks, *map(_text, figures))
-        rows.append([Entry(text) for text in (*texts, *(_setting(place, settings) for settings in columns.values()))])
+        rows.append(
+            [GridEntry(text) for text in (*texts, *(_setting(place, settings) for settings in columns.values()))]
+        )
     return Grid("", head, rows, left=2)
 
 

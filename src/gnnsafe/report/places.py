@@ -59,7 +59,7 @@ class Place:
     def explained(self, setting: Setting) -> bool:
         """Whether a control of the same data set has half or more of what this figure has beyond 50.
 
-        A control scores a graph beside the training graph: it has no say where OOD nodes are in the graph of the ID
+        A control scores a graph next to the training graph: it says nothing where OOD nodes are in the graph of the ID
         nodes that they are told from.
         """
         dataset, shift = setting

@@ -69,7 +69,7 @@ def save_chart(spec: dict[str, Any], stem: Path) -> list[Path]:
 
 
 def _still(spec: Any) -> Any:
-    """Without the marks that nobody sees, which are there for the pointer, and without words for screen readers."""
+    """Without the invisible marks, which are there for the pointer, and without words for screen readers."""
     if isinstance(spec, dict):
         spec = {key: _still(value) for key, value in spec.items()}
         if "layer" in spec:

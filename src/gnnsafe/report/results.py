@@ -155,9 +155,10 @@ def _comparison(records: Sequence[Record], where: str, name: str) -> list[Sectio
 def _shown(records: Sequence[Record]) -> list[str]:
     """Methods for charts that have room for a few: the paper's, then the best ones."""
     run = [place.method for place in order(records)]
-    return [*(method for method in paper.METHODS if method in run), *(m for m in run if m not in paper.METHODS)][
-        : charts.MOST_LINES
-    ]
+    return [
+        *(method for method in paper.PAPER_METHODS if method in run),
+        *(m for m in run if m not in paper.PAPER_METHODS),
+    ][: charts.MOST_LINES]
 
 
 def _paper_sections(records: Sequence[Record]) -> list[Section]:

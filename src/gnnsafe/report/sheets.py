@@ -12,9 +12,9 @@ from gnnsafe.bench import paper
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
 from gnnsafe.report.footnotes import Notes, comparable, figure_note, method_note
-from gnnsafe.report.grid import Entry, Grid
+from gnnsafe.report.grid import Grid, GridEntry
 
-__all__ = ["Block", "Cell", "Column", "Sheet", "sheets"]
+__all__ = ["Block", "Comparison", "Sheet", "SheetColumn", "sheets"]
 
 METRICS = {"AUROC": "auroc", "AUPR": "aupr_in", "FPR95": "fpr95", "ID_ACC": "accuracy"}
 LOWER = ("FPR95", "train_s_per_epoch", "inference_s")
@@ -23,7 +23,7 @@ NONE = "–"
 
 
 @dataclass(frozen=True)
-class Column:
+class SheetColumn:
     """What a column shows: a metric of a data set under a shift, "domain:ES" being one OOD graph of several."""
 
     label: str
@@ -38,7 +38,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Comparison:
     """One method in one column: ours over the seeds, the paper's, and how they compare."""
 
     values: tuple[float, ...]
@@ -76,8 +76,8 @@ class Block:
     """A part of a table with columns of its own, and a row of cells per method."""
 
     title: str
-    columns: Sequence[Column]
-    rows: dict[str, list[Cell]]
+    columns: Sequence[SheetColumn]
+    rows: dict[str, list[Comparison]]
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ class Sheet:
         head = ["method", *(text for column in block.columns for text in (f"{column.label}{_arrow(column)}", "paper"))]
         rows = []
         for method, cells in block.rows.items():
-            row = [Entry(method, notes=notes.number(method_note(method, self.number)))]
+            row = [GridEntry(method, notes=notes.number(method_note(method, self.number)))]
             for column, cell in zip(block.columns, cells, strict=True):
                 row += [
                     _ours(column, cell, most),
-                    Entry(_published(column, cell.paper), "quiet", notes.number(cell.note)),
+                    GridEntry(_published(column, cell.paper), "quiet", notes.number(cell.note)),
                 ]
             rows.append(row)
         groups = [self.exposure[method] for method in block.rows]
@@ -115,25 +115,25 @@ class Sheet:
         return Grid(f"{block.title}, {most} seed{'s' if most > 1 else ''}", head, rows, breaks=breaks)
 
 
-def _arrow(column: Column) -> str:
+def _arrow(column: SheetColumn) -> str:
     return "" if column.metric in TIMED else " ↓" if column.lower else " ↑"
 
 
-def _ours(column: Column, cell: Cell, seeds: int) -> Entry:
+def _ours(column: SheetColumn, cell: Comparison, seeds: int) -> GridEntry:
     if cell.mean is None:
-        return Entry(NONE)
+        return GridEntry(NONE)
     spread = "" if cell.spread is None else f"±{_figure(column, cell.spread)}"
     mark = {1: "best", 2: "second"}.get(cell.place, "")
     fewer = "" if len(cell.values) == seeds else f" of {len(cell.values)}"
-    return Entry(f"{_figure(column, cell.mean)}{spread}{cell.beyond}{fewer}", mark)  # type: ignore[arg-type]
+    return GridEntry(f"{_figure(column, cell.mean)}{spread}{cell.beyond}{fewer}", mark)  # type: ignore[arg-type]
 
 
-def _published(column: Column, value: float | None) -> str:
+def _published(column: SheetColumn, value: float | None) -> str:
     """With the decimals that the paper has."""
     return _figure(column, value) if value is None or column.metric in TIMED else f"{value:.2f}"
 
 
-def _figure(column: Column, value: float | None) -> str:
+def _figure(column: SheetColumn, value: float | None) -> str:
     if value is None:
         return NONE
     if column.metric not in TIMED:
@@ -149,7 +149,7 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
     """
     known = {record.dataset for record in records}
     records = [record for record in records if paper.SUBSTITUTES.get(record.dataset) not in known]
-    methods = paper.METHODS | {record.method: record.exposure for record in records}
+    methods = paper.PAPER_METHODS | {record.method: record.exposure for record in records}
     exposure = dict(sorted(methods.items(), key=lambda item: item[1]))  # stable: in the paper's order, then ours
     tables = []
     for number, title, parts in _layout():
@@ -160,38 +160,38 @@ def sheets(records: Sequence[Record]) -> list[Sheet]:
     return tables
 
 
-def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[Column]]]]]:
-    named, letters = paper.DATASETS, {"structure": "S", "feature": "F", "label": "L"}
+def _layout() -> Iterable[tuple[int, str, list[tuple[str, list[SheetColumn]]]]]:
+    named, letters = paper.PAPER_NAMES, {"structure": "S", "feature": "F", "label": "L"}
     single = [dataset for dataset in named if dataset not in ("twitch", "arxiv")]
 
-    def metrics(dataset: str, shift: str, names: Iterable[str] = METRICS) -> list[Column]:
-        return [Column(name.replace("_", " "), dataset, shift, name) for name in names]
+    def metrics(dataset: str, shift: str, names: Iterable[str] = METRICS) -> list[SheetColumn]:
+        return [SheetColumn(name.replace("_", " "), dataset, shift, name) for name in names]
 
-    def times(metric: str) -> list[Column]:
-        return [Column(name, dataset, "", metric) for dataset, name in named.items()]
+    def times(metric: str) -> list[SheetColumn]:
+        return [SheetColumn(name, dataset, "", metric) for dataset, name in named.items()]
 
     own = {"twitch": "domain", "arxiv": "time"}
     yield 1, "Twitch and Arxiv", [(named[dataset], metrics(dataset, shift)) for dataset, shift in own.items()]
     yield 2, "AUROC on Cora, Amazon and Coauthor", [
-        (named[dataset], [Column(letters[shift], dataset, shift, "AUROC") for shift in paper.SHIFTS])
+        (named[dataset], [SheetColumn(letters[shift], dataset, shift, "AUROC") for shift in paper.PAPER_SHIFTS])
         for dataset in single
     ]  # fmt: skip
     for number, dataset, graphs in ((3, "twitch", ("ES", "FR", "RU")), (4, "arxiv", ("2018", "2019", "2020"))):
         parts = [(graph, metrics(dataset, f"{own[dataset]}:{graph}", [*METRICS][:3])) for graph in graphs]
         yield number, f"{named[dataset]}, each OOD graph", parts
     for number, dataset in enumerate(single, 5):
-        yield number, named[dataset], [(shift, metrics(dataset, shift)) for shift in paper.SHIFTS]
+        yield number, named[dataset], [(shift, metrics(dataset, shift)) for shift in paper.PAPER_SHIFTS]
     yield 8, "time", [(text, times(metric)) for metric, text in TIMED.items()]
 
 
 def _block(
-    number: int, title: str, columns: list[Column], exposure: dict[str, bool], records: Sequence[Record]
+    number: int, title: str, columns: list[SheetColumn], exposure: dict[str, bool], records: Sequence[Record]
 ) -> Block:
     known = [column for column in columns if any(_matches(column, record) for record in records)]
     figures = [_by_method(column, records) for column in known]
     rows = {
         method: [
-            Cell(
+            Comparison(
                 tuple(values.get(method, ())),
                 paper.published(column.dataset, column.shift, method, column.metric, table=number),
                 figure_note(number, column.dataset, column.shift, method, column.metric),
@@ -203,16 +203,16 @@ def _block(
     }
     for index, column in enumerate(known):
         for group in (False, True):
-            _place([row for method, row in rows.items() if exposure[method] is group], index, column)
+            _mark_best([row for method, row in rows.items() if exposure[method] is group], index, column)
     substitutes = sorted({r.dataset for r in records if r.dataset in paper.SUBSTITUTES and _of_any(r, known)})
     return Block(title + "".join(f" ({name}, a substitute)" for name in substitutes), known, rows)
 
 
-def _of_any(record: Record, columns: Iterable[Column]) -> bool:
+def _of_any(record: Record, columns: Iterable[SheetColumn]) -> bool:
     return any(_matches(column, record) for column in columns)
 
 
-def _matches(column: Column, record: Record) -> bool:
+def _matches(column: SheetColumn, record: Record) -> bool:
     shift, _, graph = column.shift.partition(":")
     return _stands_for(record) == column.dataset and shift in ("", record.shift) and graph in ("", record.ood)
 
@@ -222,7 +222,7 @@ def _stands_for(record: Record) -> str:
     return paper.SUBSTITUTES.get(record.dataset, record.dataset)
 
 
-def _by_method(column: Column, records: Sequence[Record]) -> dict[str, list[float]]:
+def _by_method(column: SheetColumn, records: Sequence[Record]) -> dict[str, list[float]]:
     """Each method's figures, one per seed: the mean over OOD graphs; of times, the median over shifts too."""
     chosen = [record for record in records if _matches(column, record)]
     if column.metric in TIMED:
@@ -239,7 +239,7 @@ def _times(metric: str, records: Iterable[Record]) -> dict[str, list[float]]:
     return {method: [median(values) for values in seeds.values()] for method, seeds in seconds.items()}
 
 
-def _place(rows: list[list[Cell]], index: int, column: Column) -> None:
+def _mark_best(rows: list[list[Comparison]], index: int, column: SheetColumn) -> None:
     """Mark the best and the second best mean of a column; equal ones share a place."""
     if column.metric in TIMED or column.metric == "ID_ACC":
         return

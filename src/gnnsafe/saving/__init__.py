@@ -47,7 +47,7 @@ Name = str | int | float | bool
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """What is saved of a detector, field by field as `detector.json` has it; a file is held against these types."""
+    """What is saved of a detector, field by field as `detector.json` has it; a file is checked against these types."""
 
     task: Task
     num_features: int
@@ -66,7 +66,7 @@ class Saved:
     classes: TrainingClasses | None
     calibration: Calibration | None
     passed: tuple[str, ...] | None
-    """What the model's forward takes of a graph beside x and edge_index."""
+    """What the model's forward takes of a graph besides x and edge_index."""
     used: UsedNodes
     gnnsafe: str = version("gnnsafe")
     """The version that it was saved by."""
@@ -83,7 +83,7 @@ class Saved:
 
     @property
     def num_classes(self) -> int | None:
-        """Of a model of ours; another's are not known."""
+        """Of a model of gnnsafe.models; another's are not known."""
         arguments = self.model.arguments if self.model else None
         return None if arguments is None else arguments.get("out_channels")
 
@@ -115,12 +115,12 @@ def _put(folder: Path, new: Path, content: bytes, text: str) -> None:
             new.unlink(missing_ok=True)
         raise
     for path in old - {new}:
-        with suppress(OSError):  # somebody reads it, and the system minds
+        with suppress(OSError):  # it is being read, and the system refuses
             path.unlink()
 
 
 def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
-    """What `write` wrote, once it is known to be whole, of this format and of the right types; and all tensors."""
+    """What `write` wrote, checked to be whole, of this format and of the right types; and all tensors."""
     record = _record(folder)
     while True:
         try:
@@ -156,7 +156,7 @@ def _record(folder: Path) -> dict[str, Any]:
     if record["format"] != FORMAT:
         raise SavedFileError(
             f"'folder' must hold a detector of format {FORMAT} (got format {record['format']}, saved by gnnsafe "
-            f"{shown(record.get('gnnsafe', 'unknown'))}); load it with that version, or fit and save the detector anew"
+            f"{shown(record.get('gnnsafe', 'unknown'))}); load it with that version, or fit and save the detector again"
         )
     if record.pop("checksum", None) != _checksum(record):
         raise _damaged(folder / FILE, "its checksum differs")
@@ -185,7 +185,7 @@ def _tensors_file(folder: Path, digest: str) -> Path:
 
 
 def _damaged(path: Path, reason: str) -> SavedFileError:
-    return SavedFileError(f"'folder' must hold whole files (got a damaged '{path}': {reason}); save the detector anew")
+    return SavedFileError(f"'folder' must hold whole files (got a damaged '{path}': {reason}); save the detector again")
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

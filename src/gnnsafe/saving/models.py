@@ -53,7 +53,7 @@ class SavedModel:
         """
         if self.registered is None or self.arguments is None:
             raise InputError(
-                f"'model' must be given: the detector was saved with a {self.name}, which is none of gnnsafe.models "
+                f"'model' must be given: the detector was saved with a {self.name}, which is not one of gnnsafe.models "
                 "(got none); use gnnsafe.load(folder, model)"
             )
         made = MODELS.get(self.registered)
@@ -67,7 +67,7 @@ class SavedModel:
             # Of ours no weights are drawn and no memory is taken: they are all in the file.
             with torch.device("meta") if made in MODELS.own else OwnRandomness(0):
                 model: nn.Module = made(**self.arguments)
-        except Exception as error:  # whatever a constructor of somebody's raises
+        except Exception as error:  # whatever a constructor of a user's raises
             raise SavedFileError(f"'folder' must hold the arguments of a {self.name} (got {error})") from error
         state = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
         have, want = ({name: tensor.shape for name, tensor in part.items()} for part in (state, model.state_dict()))

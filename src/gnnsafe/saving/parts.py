@@ -1,6 +1,6 @@
-"""Methods and what belongs to them as JSON and tensors, and back: every field is held against its declared type.
+"""Methods and what belongs to them as JSON and tensors, and back: every field is checked against its declared type.
 
-A file may come from anybody. What it says is therefore never called or set unless it is a field of a known class, of
+A file may come from anywhere. What it says is therefore never called or set unless it is a field of a known class, of
 the type that the class declares, and numbers by which work is done, such as rounds of propagation, are bounded.
 """
 
@@ -35,7 +35,7 @@ MOST_ROUNDS = 10_000  # that a whole number in a file may ask for, such as steps
 
 
 class UnregisteredError(SavedFileError):
-    """A file is whole, and names a class that nobody has registered."""
+    """A file is whole, and names a class that is not registered."""
 
 
 def packed(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
@@ -45,7 +45,7 @@ def packed(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         # A matrix stored by columns is to be so again: what BLAS computes may depend on that in its last bit.
         return {"tensor": name, "columns": value.dim() == 2 and not value.is_contiguous() and value.T.is_contiguous()}
     if is_dataclass(value):
-        kept = [field.name for field in fields(value) if field.name in vars(value)]  # but for what was never fitted
+        kept = [field.name for field in fields(value) if field.name in vars(value)]  # except for what was never fitted
         _check_kept(value, kept)
         return {
             "is": _name(value),
@@ -106,7 +106,7 @@ class Unpacking(Typed):
             made = part(**{field: item for field, item in values.items() if field in given})
         except (InputError, RecursionError):
             raise
-        except Exception as error:  # of a class that is none of ours
+        except Exception as error:  # of a class that is not one of gnnsafe.models
             raise InputError(f"'{name}' must be what a {part.__name__} takes (got {error})") from error
         for field in values.keys() - given:
             setattr(made, field, values[field])

@@ -107,7 +107,7 @@ def graph_router(service: Service) -> APIRouter:
         return as_json(await service.pool.run(lambda: _glance(service)))
 
     @router.post(
-        "/graph/changes", summary="Nodes and edges that came, changed, went: new scores of all whom they touch",
+        "/graph/changes", summary="Nodes and edges that came, changed, went: new scores of all nodes that they affect",
         responses=documented(408, 413, 415),
         openapi_extra={"requestBody": {"required": True, "content": {JSON: _schema(ChangesRecord)}}},
     )  # fmt: skip

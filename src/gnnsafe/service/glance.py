@@ -10,7 +10,7 @@ import torch
 
 from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.detector import Decisions, Detector
-from gnnsafe.evolving import Summary
+from gnnsafe.evolving import Totals
 from gnnsafe.service.answers import plain_columns
 from gnnsafe.service.charts import Dot, Line, bars, lines, node_map, stacked
 from gnnsafe.service.sampling import MapOf
@@ -80,7 +80,7 @@ def _now(service: Service) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _band(service: Service, summary: Summary) -> tuple[float, float]:
+def _band(service: Service, summary: Totals) -> tuple[float, float]:
     """Where the share flagged lies 95 times in 100 if all nodes are ID."""
     p = torch.ones(max(summary.nodes, 1), dtype=torch.float64)
     calibration = service.models[None].detector.calibrated()

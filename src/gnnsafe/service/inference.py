@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from gnnsafe.errors import require
 from gnnsafe.service.limits import VERSION, body
-from gnnsafe.service.models import Model, columns
+from gnnsafe.service.models import ServedModel, columns
 from gnnsafe.service.refusal import as_json, documented
 from gnnsafe.service.state import Service
-from gnnsafe.service.tensors import Inference, answer, inference
+from gnnsafe.service.tensors import Inference, read_inference, write_answer
 
 __all__ = ["inference_router"]
 
@@ -94,12 +94,12 @@ def inference_router(service: Service) -> APIRouter:
     return router
 
 
-def _answer(service: Service, model: Model, sent: bytes, length: str | None) -> tuple[bytes, int | None]:
-    asked = inference(sent, length)
-    return answer(asked, model.name, model.version, columns(_decided(service, model, asked)))
+def _answer(service: Service, model: ServedModel, sent: bytes, length: str | None) -> tuple[bytes, int | None]:
+    asked = read_inference(sent, length)
+    return write_answer(asked, model.name, model.version, columns(_decided(service, model, asked)))
 
 
-def _decided(service: Service, model: Model, asked: Inference) -> Any:
+def _decided(service: Service, model: ServedModel, asked: Inference) -> Any:
     given = asked.tensors
     rule = "be x and edge_index, or logits and edge_index"
     require(set(given) in ({"x", "edge_index"}, {"logits", "edge_index"}), "inputs", rule, ", ".join(given) or "none")
@@ -123,7 +123,7 @@ def _said(tensor: Any) -> str:
     return f"{tensor.dtype} {list(tensor.shape)}"
 
 
-def _metadata(model: Model) -> dict[str, Any]:
+def _metadata(model: ServedModel) -> dict[str, Any]:
     detector = model.detector
     multiclass = detector.classifier is not None and detector.task == "multiclass"
     given = [

@@ -77,7 +77,7 @@ class Pool:
     def _ended(self, future: asyncio.Future[Result]) -> None:
         self.pending -= 1
         if not future.cancelled():
-            future.exception()  # seen, even where nobody waits for it any more
+            future.exception()  # seen, even where nothing waits for it any more
 
     def close(self) -> None:
         """Finish what was accepted."""

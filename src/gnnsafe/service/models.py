@@ -21,11 +21,11 @@ from gnnsafe.logits import logits_outputs
 from gnnsafe.saving import FILE
 from gnnsafe.service.refusal import UnknownModelError
 
-__all__ = ["Model", "Models"]
+__all__ = ["Models", "ServedModel"]
 
 
 @dataclass(frozen=True)
-class Model:
+class ServedModel:
     """A detector under a name, as it was loaded."""
 
     name: str
@@ -36,14 +36,14 @@ class Model:
     loaded_at: float
 
     @classmethod
-    def of(cls, name: str, detector: Detector, folder: Path | None = None) -> Model:
+    def of(cls, name: str, detector: Detector, folder: Path | None = None) -> ServedModel:
         """A detector that is fitted and calibrated."""
         detector.calibrated()
         version = xxhash.xxh3_64_hexdigest((folder / FILE).read_bytes()) if folder else "1"
         return cls(name, detector, folder, version, time.time())
 
     @classmethod
-    def loaded(cls, name: str, folder: Path, device: str = "cpu") -> Model:
+    def loaded(cls, name: str, folder: Path, device: str = "cpu") -> ServedModel:
         """The one that was saved in a folder."""
         require(folder.is_dir(), "detector", "be the folder of a detector", f"'{folder}'")
         with locked(folder):
@@ -73,7 +73,7 @@ class Model:
 class Models:
     """The models by name; the first is the one that is meant where none is named."""
 
-    def __init__(self, models: Mapping[str, Model]) -> None:
+    def __init__(self, models: Mapping[str, ServedModel]) -> None:
         require(len(models) > 0, "detectors", "be at least one", "none")
         self._models = dict(models)
         self.first = next(iter(models))
@@ -81,14 +81,14 @@ class Models:
     def __iter__(self) -> Any:
         return iter(list(self._models.values()))
 
-    def __getitem__(self, name: str | None) -> Model:
+    def __getitem__(self, name: str | None) -> ServedModel:
         try:
             require_known("model", name or self.first, self._models)
         except InputError as error:
             raise UnknownModelError(str(error)) from error
         return self._models[name or self.first]
 
-    def put(self, model: Model) -> None:
+    def put(self, model: ServedModel) -> None:
         """This model under its name from the next request on."""
         self._models[model.name] = model
 

@@ -70,7 +70,7 @@ def refused(status: int, sentence: str, headers: dict[str, str] | None = None) -
 
 
 def add_handlers(app: FastAPI, log: logging.Logger) -> None:
-    """Every way in which a request can fail has its answer; for what nobody thought of, the guard has one."""
+    """Every way in which a request can fail has its answer; for unforeseen errors, the guard has one."""
 
     async def on_refusal(_: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)

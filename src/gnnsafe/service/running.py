@@ -55,7 +55,7 @@ def run(app: FastAPI, service: Service, *, host: str, port: int, level: int = lo
     """Serve until SIGTERM or SIGINT: no request that was accepted is dropped. SIGHUP reads the detectors again.
 
     Raises:
-        InputError: Nobody can listen there.
+        InputError: That address cannot be listened on.
     """
     listening = _listening(host, port)
     config = uvicorn.Config(

@@ -12,7 +12,7 @@ from gnnsafe.evolving import ScoredGraph
 __all__ = ["MapOf", "Sample"]
 
 NODES = 400
-STEPS = 60
+LAYOUT_STEPS = 60
 STALE = 0.05  # of the graph's changes: a map may be as old as that
 
 
@@ -61,7 +61,7 @@ def _laid_out(count: int, edges: list[tuple[int, int]], rng: Any) -> list[tuple[
     places = rng.random((count, 2))
     ends = np.array(edges, np.int64).reshape(-1, 2)
     ideal = 1 / np.sqrt(max(count, 1))
-    for step in range(STEPS):
+    for step in range(LAYOUT_STEPS):
         apart = places[:, None] - places[None]
         distance = np.sqrt((apart**2).sum(axis=2)) + 1e-6
         move = (apart * (ideal**2 / distance**2)[..., None]).sum(axis=1)
@@ -71,6 +71,6 @@ def _laid_out(count: int, edges: list[tuple[int, int]], rng: Any) -> list[tuple[
         np.add.at(move, ends[:, 1], pull)
         move += (0.5 - places) * ideal  # else pieces drift apart
         length = np.sqrt((move**2).sum(axis=1, keepdims=True)) + 1e-9
-        places += move / length * np.minimum(length, 0.1 * (1 - step / STEPS))
+        places += move / length * np.minimum(length, 0.1 * (1 - step / LAYOUT_STEPS))
     low, high = places.min(axis=0, initial=0), places.max(axis=0, initial=1)
     return [(float(x), float(y)) for x, y in (places - low) / (high - low)]

@@ -17,7 +17,7 @@ from gnnsafe.graph import Data
 from gnnsafe.monitoring import History, Judged, detector_digest, observe
 from gnnsafe.service.limits import Limits, Pool
 from gnnsafe.service.metrics import Metrics, State
-from gnnsafe.service.models import Model, Models
+from gnnsafe.service.models import Models, ServedModel
 from gnnsafe.service.refusal import RefusedError
 
 __all__ = ["FALSE_ALARM", "Service"]
@@ -36,7 +36,7 @@ class Service:
 
     def __init__(
         self,
-        detectors: Mapping[str, Detector | Model],
+        detectors: Mapping[str, Detector | ServedModel],
         *,
         graph: Data | None = None,
         journal: Path | None = None,
@@ -46,7 +46,9 @@ class Service:
         alpha: float = 0.01,
     ) -> None:
         self.limits, self.false_alarm, self.alpha = limits or Limits(), false_alarm, alpha
-        named = {name: one if isinstance(one, Model) else Model.of(name, one) for name, one in detectors.items()}
+        named = {
+            name: one if isinstance(one, ServedModel) else ServedModel.of(name, one) for name, one in detectors.items()
+        }
         self.models, self.pool, self.metrics = Models(named), Pool(self.limits), Metrics()
         self.history, self.draining, self.started_at = history, False, time.time()
         self._wrong: dict[str, str] = {}
@@ -71,7 +73,7 @@ class Service:
 
     def decide(
         self,
-        model: Model,
+        model: ServedModel,
         data: Data,
         *,
         false_alarm: float | None = None,
@@ -104,14 +106,14 @@ class Service:
         self.metrics.decided(self.models.first, change.decisions)
         return change
 
-    def reload(self, name: str | None) -> Model:
+    def reload(self, name: str | None) -> ServedModel:
         """The detector as its folder has it now, in the place of the one before."""
         model = self.models[name]
         if model.folder is None:
             return model
-        return self.swap(Model.loaded(model.name, model.folder))
+        return self.swap(ServedModel.loaded(model.name, model.folder))
 
-    def swap(self, model: Model) -> Model:
+    def swap(self, model: ServedModel) -> ServedModel:
         """This model under its name from the next request on; none is dropped, and none sees half of it."""
         if self.kept is not None and model.name == self.models.first:
             self.kept.swap(model.detector)
@@ -137,7 +139,7 @@ class Service:
             self._observing.release()
 
     def compact(self) -> None:
-        """A journal that has grown too large begins anew from the kept graph; where it cannot, the service goes on."""
+        """A journal that has grown too large begins again from the kept graph; where it cannot, the service goes on."""
         if self.kept is None:
             return
         try:

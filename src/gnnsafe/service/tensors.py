@@ -1,6 +1,6 @@
 """Tensors of the Open Inference Protocol, version 2: as JSON, or as bytes after it (the binary data extension).
 
-https://github.com/kserve/open-inference-protocol; the extension is Triton's, whose clients use it unless told.
+https://github.com/kserve/open-inference-protocol; the extension is Triton's, whose clients use it by default.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 
 from gnnsafe.errors import InputError, require, require_known
 
-__all__ = ["DATATYPES", "Inference", "answer", "inference"]
+__all__ = ["DATATYPES", "Inference", "read_inference", "write_answer"]
 
 DATATYPES: dict[str, Any] = {
     "BOOL": np.bool_, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "UINT8": np.uint8,
     "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "FP16": np.float16, "FP32": np.float32,
     "FP64": np.float64,
 }  # fmt: skip
-NAMES = {np.dtype(kind): name for name, kind in DATATYPES.items()}
+DATATYPE_NAMES = {np.dtype(kind): name for name, kind in DATATYPES.items()}
 
 
 class Inference:
@@ -49,7 +49,7 @@ class Inference:
         return name in self.outputs, bool(self.outputs.get(name, {}).get("binary_data", usual))
 
 
-def inference(content: bytes, header_length: str | None) -> Inference:
+def read_inference(content: bytes, header_length: str | None) -> Inference:
     """A request, of which so many bytes are JSON; None: all of it."""
     length = len(content)
     if header_length is not None:
@@ -70,7 +70,7 @@ def parsed(content: bytes) -> Any:
         raise InputError(f"the body must be JSON ({str(error)[:120]})") from error
 
 
-def answer(asked: Inference, name: str, version: str, columns: Mapping[str, Any]) -> tuple[bytes, int | None]:
+def write_answer(asked: Inference, name: str, version: str, columns: Mapping[str, Any]) -> tuple[bytes, int | None]:
     """The answer's bytes, and how many of them are JSON where not all are."""
     unknown = next((output for output in asked.outputs if output not in columns), None)
     require(unknown is None, "outputs", f"be among {', '.join(columns)}", repr(unknown)[:60])
@@ -79,7 +79,7 @@ def answer(asked: Inference, name: str, version: str, columns: Mapping[str, Any]
         wanted, binary = asked.wants(column)
         if not wanted:
             continue
-        tensor = {"name": column, "shape": list(values.shape), "datatype": NAMES[values.dtype]}
+        tensor = {"name": column, "shape": list(values.shape), "datatype": DATATYPE_NAMES[values.dtype]}
         if binary:
             pieces.append(values.tobytes())
             described.append({**tensor, "parameters": {"binary_data_size": len(pieces[-1])}})

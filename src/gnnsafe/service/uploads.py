@@ -1,4 +1,4 @@
-"""Graphs out of requests: JSON, or tables in the parts of a form, which are written under names of ours and read."""
+"""Graphs out of requests: JSON, or tables in the parts of a form, which are written under generated names and read."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def graph_of_tables(folder: Path, limits: Limits, *, undirected: bool) -> Data:
     try:
         return read_graph(folder, undirected=undirected)
     except GraphFileError as error:
-        raise InputError(str(error).replace(f"{folder}/", "")) from error  # where it lay is nobody's business
+        raise InputError(str(error).replace(f"{folder}/", "")) from error  # where it lay does not concern the client
 
 
 def _check_rows(file: Path, table: str, most: int) -> None:

@@ -24,7 +24,16 @@ class DirichletMargin(Objective):
     """Cross-entropy + λ (mean_ID relu(D − t_in)² + mean_exposure relu(t_out − D)²), D the Dirichlet energy (TopoOOD).
 
     D_i = mean_j ‖h_i/√(1+d_i) − h_j/√(1+d_j)‖² of the embeddings h, propagated `steps` times: the score of the method
-    `DirichletEnergy`, with gradients through it. A node that nobody points to has D = 0.
+    `DirichletEnergy`, with gradients through it. A node without in-neighbours has D = 0.
+
+    Args:
+        t_in: The energy D above which ID nodes are punished.
+        t_out: The energy D below which exposure nodes are punished.
+        weight: λ, of the margins in the loss, at least 0.
+        steps: How often D is propagated.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     t_in: float = 0.1

@@ -33,6 +33,16 @@ class KernelDirichlet(Objective):
     α̂ is `kernel_prior`, ᾱ = α / Σα, the teacher the same model trained by cross-entropy, and a = min(1, epoch /
     `annealing`). The risk is a mean over the training nodes, each divergence one over all nodes; the authors' code also
     divides the teacher's by the number of classes, which their formula does not.
+
+    Args:
+        weight: λ, of the divergence from the prior, at least 0.
+        sigma: The kernel's width in hops, above 0.
+        annealing: The epochs until the teacher counts in full.
+        prior_: Set by `bound`.
+        teacher_: Set by `bound`.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     weight: float = 0.001

@@ -16,9 +16,9 @@ from gnnsafe.checks import Task, check_binary
 from gnnsafe.edges import Edges
 from gnnsafe.errors import TrainingError, is_number, require, require_seed, require_whole
 from gnnsafe.graph import Graph, node_labels, node_mask
-from gnnsafe.models.passes import Passes, passes
+from gnnsafe.models.passes import Passes, choose_passes
 from gnnsafe.outputs import Classifier, Outputs, embeddings_of
-from gnnsafe.prepared import PreparedGraph, admitted, prepare
+from gnnsafe.prepared import PreparedGraph, admit, prepare
 from gnnsafe.randomness import OwnRandomness
 from gnnsafe.regions import excerpt
 from gnnsafe.training.objectives import Objective, exposure_missing
@@ -30,7 +30,13 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class History:
-    """What training saw: each epoch's objective before its step, and the ID validation cross-entropy after it."""
+    """What training saw: each epoch's objective before its step, and the ID validation cross-entropy after it.
+
+    Args:
+        loss: The objective in each epoch.
+        val_loss: The validation cross-entropy after each epoch.
+        best_epoch: The epoch (counted from 0) with the lowest validation loss, whose weights the model has now.
+    """
 
     loss: list[float] = field(default_factory=list)
     val_loss: list[float] = field(default_factory=list)
@@ -60,8 +66,9 @@ def train(
         gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy())
 
     Trainings in several threads, each of a model of its own, end with the weights that each ends with alone; they take
-    turns in their forward passes. A model of ours may be constructed in its thread. Whatever else draws torch's global
-    random numbers, such as the constructor of a model of one's own, is to be done before the threads start.
+    turns in their forward passes. A model of gnnsafe.models may be constructed in its thread. Whatever else draws
+    torch's global random numbers, such as the constructor of a model of your own, is to be done before the threads
+    start.
 
     Args:
         model: Any module called `(x, edge_index)` that returns logits.
@@ -71,7 +78,7 @@ def train(
         epochs: How many passes over the whole graph.
         lr: Adam's learning rate.
         weight_decay: Adam's weight decay.
-        seed: Weights are drawn anew from it, so the same seed gives the same weights, by the `reset_parameters` of the
+        seed: Weights are reset from it, so the same seed gives the same weights, by the `reset_parameters` of the
             model or of its submodules (a parameter of a module that has none keeps its value); None goes on from the
             weights that the model has.
         task: "multilabel" where `y` has a 0 or 1 per node and label, and the logits are those of sigmoids.
@@ -83,6 +90,18 @@ def train(
     Raises:
         InputError: An argument, the graph or the exposure breaks a rule.
         TrainingError: The loss became NaN or infinite.
+
+    >>> from types import SimpleNamespace
+    >>> from gnnsafe import CrossEntropy
+    >>> from gnnsafe.models import GCN
+    >>> path = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    >>> data = SimpleNamespace(
+    ...     x=torch.eye(4), edge_index=path, y=torch.tensor([0, 0, 1, 1]),
+    ...     train_mask=torch.tensor([True, False, True, False]), val_mask=torch.tensor([False, True, False, True]),
+    ... )
+    >>> history = train(GCN(4, 8, 2), data, objective=CrossEntropy(), epochs=5)
+    >>> len(history.loss), len(history.val_loss)
+    (5, 5)
     """
     require_whole("epochs", epochs, 1)
     require(is_number(lr) and 0 < lr < math.inf, "lr", "be > 0", lr)
@@ -132,11 +151,11 @@ def _minimise(
     trainable = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     val = node_mask(data, "val_mask").nonzero().squeeze(1)
     val_labels = node_labels(data, task)[val]
-    rows, read = _read(data, objective, "train_mask")
-    inside, outside = passes(model, data, rows, val), None
+    rows, read = _read_by_loss(data, objective, "train_mask")
+    inside, outside = choose_passes(model, data, rows, val), None
     if exposure is not None:
-        exposure_rows, exposure_read = _read(exposure, objective, "mask")
-        outside = passes(model, exposure, exposure_rows, val[:0], beside=inside)
+        exposure_rows, exposure_read = _read_by_loss(exposure, objective, "mask")
+        outside = choose_passes(model, exposure, exposure_rows, val[:0], beside=inside)
     history = History()
 
     def seen(one: Passes, graph: PreparedGraph) -> Outputs:
@@ -147,7 +166,7 @@ def _minimise(
         return Outputs(logits, graph, task, Classifier(model, task=task), embeddings[-1])
 
     try:
-        model.eval()  # as whoever looks at it between epochs finds it; passes that need training mode set it
+        model.eval()  # as a caller between epochs expects it; passes that need training mode set it
         objective.begin_epoch(model, 0)
         for epoch in range(epochs):
             with random:
@@ -176,7 +195,7 @@ def _minimise(
     return history
 
 
-def _read(graph: PreparedGraph, objective: Objective, mask: str) -> tuple[Tensor | None, PreparedGraph]:
+def _read_by_loss(graph: PreparedGraph, objective: Objective, mask: str) -> tuple[Tensor | None, PreparedGraph]:
     """The rows of logits that the loss reads of a graph (None: all), and the graph as far as it reads it."""
     hops = objective.reach()
     if hops is None:
@@ -213,7 +232,7 @@ def _check_objective(objective: object) -> None:
 
 
 def _check_data(model: nn.Module, data: PreparedGraph, task: Task) -> None:
-    """One forward before anything is touched: a graph and a model that do not fit cost nothing."""
+    """One forward pass before anything is touched: a graph and a model that do not fit cost nothing."""
     normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
     few = normed and data.num_nodes == 1
     require(not few, "data", "have at least two nodes for a model with BatchNorm", 1, "use batch_norm=False")
@@ -231,7 +250,7 @@ def _check_data(model: nn.Module, data: PreparedGraph, task: Task) -> None:
 def _check_exposure(exposure: Graph | None, data: PreparedGraph, objective: Objective) -> PreparedGraph:
     if exposure is None:
         raise exposure_missing(objective)
-    graph = admitted(exposure, num_features=data.x.shape[1], reused=True)
+    graph = admit(exposure, num_features=data.x.shape[1], reused=True)
     together = graph.device == data.device
     require(together, "exposure", f"be on the device of data, {data.device}", graph.device, "call exposure.to(...)")
     node_mask(graph, "mask")

@@ -1,4 +1,4 @@
-"""The objective of ensembles: every member learns as if it were alone."""
+"""The objective of ensembles: every member is trained as if it were alone."""
 
 from __future__ import annotations
 

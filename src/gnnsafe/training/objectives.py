@@ -41,37 +41,71 @@ class Objective(metaclass=PlainNumbers):
     """Whether the loss reads exposure nodes."""
 
     reads_embeddings: ClassVar[bool] = False
-    """Whether it reads embeddings too, those of all nodes (its `reach` is None), or asks the model again."""
+    """Whether it reads embeddings too, those of all nodes (its `reach` is None), or runs the model again."""
 
     def __init_subclass__(cls) -> None:
-        """Who writes another loss says anew what it reads."""
+        """A class with another loss states its reach again."""
         if "loss" in vars(cls) and "reach" not in vars(cls):
             cls.reach = Objective.reach  # type: ignore[method-assign]
 
     @abstractmethod
     def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
-        """One number to minimise; `outputs.graph` has `y` and `train_mask`, `exposure.graph` has `mask`."""
+        """One number to minimise; `outputs.graph` has `y` and `train_mask`, `exposure.graph` has `mask`.
+
+        Args:
+            outputs: The model's outputs on the training graph, with gradients.
+            exposure: Those on the exposure graph, where `needs_exposure`.
+            epoch: Which epoch it is, from 0.
+
+        Returns:
+            A tensor of one number.
+        """
 
     def reach(self) -> int | None:
         """How many edges lead at most from a node whose logits the loss reads to one in its mask; None: any number.
 
         The graph and the logits that the loss is given may then lack all nodes farther away, and the graph's features.
+
+        Returns:
+            A number of hops, or None.
         """
         return None
 
     def validation(self, logits: Tensor, y: Tensor, task: Task) -> Tensor:
-        """What the best epoch minimises on the validation nodes: their cross-entropy."""
+        """What the best epoch minimises on the validation nodes: their cross-entropy.
+
+        Args:
+            logits: Of the validation nodes.
+            y: Their classes or labels.
+            task: "multiclass" or "multilabel".
+
+        Returns:
+            A tensor of one number.
+        """
         return cross_entropy(logits, y, task)
 
     def bound(self, data: PreparedGraph, teach: Callable[[Objective], Tensor], task: Task = "multiclass") -> Objective:
-        """The objective for this graph, asked for once before training: itself, where it needs nothing made ready.
+        """The objective for this graph, made once before training: itself, where it needs nothing made ready.
 
         `teach(objective)` trains a copy of the model by another objective and gives its logits.
+
+        Args:
+            data: The training graph.
+            teach: Trains a copy of the model by another objective and gives its logits.
+            task: "multiclass" or "multilabel".
+
+        Returns:
+            The objective to train by.
         """
         return self
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """A chance to hold parts of the model still (`requires_grad_`), asked before an epoch's first layer runs."""
+        """Called to freeze parts of the model (`requires_grad_`), before an epoch's first layer runs.
+
+        Args:
+            model: The model that is trained.
+            epoch: Which epoch begins, from 0.
+        """
 
 
 def cross_entropy(logits: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -111,7 +145,14 @@ class CrossEntropy(Objective):
 
 @dataclass(frozen=True)
 class OutlierExposure(Objective):
-    """Cross-entropy + w · mean_exposure(−mean_c log p_c): sure of nothing on OOD nodes  (Hendrycks et al., 2019)."""
+    """Cross-entropy + w · mean_exposure(−mean_c log p_c): sure of nothing on OOD nodes  (Hendrycks et al., 2019).
+
+    Args:
+        weight: w, of the exposure nodes' part of the loss, at least 0.
+
+    Raises:
+        InputError: An argument breaks its rule.
+    """
 
     weight: float = 0.5
 
@@ -139,6 +180,20 @@ class EnergyMargin(Objective):
 
     E is the energy after `steps` rounds of propagation, with gradients through them: GNNSafe++'s objective
     (Wu et al., 2023, eq. 8). With `steps=0` it is Energy FT's. Each mean is over its own set, as the formula says.
+
+    Args:
+        t_in: The energy above which ID nodes are punished.
+        t_out: The energy below which exposure nodes are punished.
+        weight: λ, of the margins in the loss, at least 0.
+        steps: How often energies are propagated.
+        alpha: How much of its own score a node keeps at each step, from 0 to 1.
+        isolated: What becomes of a node without in-neighbours: "keep" its score, or let it "decay" by α at every step.
+
+    Raises:
+        InputError: An argument breaks its rule.
+
+    >>> EnergyMargin(t_in=-5.0, t_out=-1.0, weight=0.1).reach()  # logits of nodes two hops away count in the loss
+    2
     """
 
     t_in: float
@@ -182,7 +237,7 @@ class _Margin(torch.autograd.Function):
     """Mean of e_i² over some nodes i, e = relu(±(P E − t)), where P propagates and E are the energies of logits z.
 
     Its gradient is −p_i (Pᵀ g)_i at node i, with p the softmax (or sigmoids) of z and g = ±2 e / n. It is made on the
-    way there from what is at hand; on small graphs autograd takes longer to note the steps than they take.
+    way there from what is known; on small graphs autograd takes longer to note the steps than they take.
     """
 
     @staticmethod
@@ -208,6 +263,14 @@ class BoundedEnergy(Objective):
     """Cross-entropy + λ₂ [λ₁ Var‖z‖ / mean‖z‖ + (1−λ₁) Var(Σz) / |mean Σz|]: NODESafe  (Yang et al., 2025).
 
     Over the training nodes' logits z, from `first_epoch` on: bounded energies, since extreme ones spoil propagation.
+
+    Args:
+        weight: λ₂, of the spread in the loss, at least 0.
+        share: λ₁, of the norms' spread in it, from 0 to 1.
+        first_epoch: The first epoch in which it counts, from 0.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     weight: float = 1.0

@@ -25,8 +25,16 @@ __all__ = ["UncertainCrossEntropy"]
 class UncertainCrossEntropy(Objective):
     """Expected cross-entropy under Dir(α), Σ_i ψ(α₀) − ψ(α_y), − λ entropy(Dir(α)): for a GPN  (Stadler et al., 2021).
 
-    A sum over the training nodes, as there. For `warmup` epochs only the flows learn; the model is told the classes'
+    A sum over the training nodes, as there. For `warmup` epochs only the flows learn; the model is given the classes'
     shares of the training nodes before the first.
+
+    Args:
+        weight: λ, of the entropy in the loss, at least 0.
+        warmup: For how many epochs only the flows learn.
+        counts_: Set by `bound`.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     weight: float = 1e-4
@@ -45,7 +53,7 @@ class UncertainCrossEntropy(Objective):
         return replace(self, counts_=node_labels(data)[node_mask(data, "train_mask")].bincount())
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """Tell the model the classes' shares, and hold all but its flows still while they warm up."""
+        """Give the model the classes' shares, and freeze all but its flows while they warm up."""
         require(isinstance(model, GPN), "model", f"be a GPN for {self!r}", type(model).__name__)
         assert isinstance(model, GPN)
         if self.counts_ is not None:

@@ -1,4 +1,4 @@
-"""Exposure that nobody had to collect: unlikely embeddings, as if of OOD nodes."""
+"""Exposure without collected OOD nodes: unlikely embeddings, as if of OOD nodes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ class SyntheticExposure(Objective):
     training nodes' embeddings (one covariance, as in Du et al., 2022); the `kept` least likely of them stand for
     exposure nodes, each of them alone: the model's last layers make logits of them, as in evaluation. No OOD node is
     read.
+
+    Args:
+        t_in: The energy above which ID nodes are punished.
+        t_out: The energy below which exposure nodes are punished.
+        weight: λ, of the margins in the loss, at least 0.
+        candidates: How many embeddings are drawn.
+        kept: How many of them, the least likely ones, stand for exposure nodes.
+        first_epoch: The first epoch in which they count, from 0.
+        stage_: Set by `bound`.
+
+    Raises:
+        InputError: An argument breaks its rule.
     """
 
     t_in: float = -5.0

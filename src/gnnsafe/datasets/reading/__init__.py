@@ -62,7 +62,7 @@ def read_graph(
         path: The folder, the node table, or the file with all of the graph.
         edges: The edge table, where `path` is a node table.
         undirected: Add the reverse of every edge, and remove repeated ones.
-        drop_unknown_edges: Leave out edges of nodes that are not there, and count them in `dropped_edges`.
+        drop_unknown_edges: Leave out edges of unknown nodes, and count them in `dropped_edges`.
 
     Returns:
         A graph with `x` (float32, dense), `edge_index` (int64), `node_id` (a list in node order; 0, 1, … if the file
@@ -73,6 +73,14 @@ def read_graph(
         GraphFileError: A file breaks a rule: one line that says file, column and row (counted from 1, without the
             header).
         MissingExtraError: A table is to be read, and pyarrow is not installed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nodes = Path(folder, "nodes.csv").write_text("\\n".join(["id,height,label", "ann,1.7,a", "bob,1.8,b"]))
+    ...     edges = Path(folder, "edges.csv").write_text("\\n".join(["source,target", "ann,bob"]))
+    ...     data = read_graph(folder)
+    >>> data.x.shape, data.edge_index.tolist(), data.y.tolist(), data.node_id
+    (torch.Size([2, 1]), [[0], [1]], [0, 1], ['ann', 'bob'])
     """
     from torch_geometric.data import Data  # three seconds to import: only where a graph is read
     from torch_geometric.utils import to_undirected
@@ -128,7 +136,7 @@ def _table_in(folder: Path, name: str) -> Path:
 
 
 def _ending(file: Path, known: tuple[str, ...]) -> str:
-    """What the file's name ends in, once it is known to be there and of a kind that is read."""
+    """What the file's name ends in, checked to be there and of a kind that is read."""
     ending = file.suffix.lower()
     if ending not in known:
         near = get_close_matches(ending, known, n=1)

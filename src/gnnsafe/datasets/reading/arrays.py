@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from gnnsafe.datasets.reading.refusal import listed, refusal, shown, warn_of_coarse
 
-__all__ = ["NAMES", "graph_from_arrays"]
+__all__ = ["ARRAY_NAMES", "graph_from_arrays"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
 MASKS = ("train_mask", "val_mask", "test_mask")
-NAMES = ("x", "edge_index", "y", *MASKS, "timestamp", "node_id", "class_names")
+ARRAY_NAMES = ("x", "edge_index", "y", *MASKS, "timestamp", "node_id", "class_names")
 
 
 def graph_from_arrays(file: Path, arrays: Arrays, *, drop_unknown_edges: bool) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def graph_from_arrays(file: Path, arrays: Arrays, *, drop_unknown_edges: bool) -
     parts: dict[str, Any] = {"x": _features(file, arrays["x"])}
     nodes = len(parts["x"])
     parts |= _edges(file, arrays["edge_index"], nodes, drop_unknown_edges)
-    each = {name: _per_node(file, name, arrays[name], nodes) for name in NAMES[2:-1] if name in arrays}
+    each = {name: _per_node(file, name, arrays[name], nodes) for name in ARRAY_NAMES[2:-1] if name in arrays}
     parts["node_id"] = _ids(file, each.pop("node_id", np.arange(nodes)))
     if "y" in each:
         parts["y"], names = _labels(file, each.pop("y"))

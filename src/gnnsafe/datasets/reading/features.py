@@ -39,7 +39,7 @@ def read_features(file: Path, columns: Sequence[str]) -> Features:
 
     Args:
         file: The node table.
-        columns: Its columns but for those with a meaning of their own.
+        columns: Its columns except for those with a meaning of their own.
 
     Returns:
         The features, every number of them finite.

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gnnsafe.datasets.reading.arrays import NAMES
+from gnnsafe.datasets.reading.arrays import ARRAY_NAMES
 from gnnsafe.datasets.reading.limits import check_memory
 from gnnsafe.datasets.reading.refusal import DAMAGED, listed, readable, refusal
 
@@ -20,8 +20,8 @@ __all__ = ["csr_matrix", "npz_arrays", "zipped_arrays"]
 
 Arrays = Mapping[str, NDArray[Any]]
 
-PARTS = ("data", "indices", "indptr", "shape")
-BENCHMARK = (*(f"{name}_{part}" for name in ("adj", "attr") for part in PARTS), "attr_matrix", "labels")
+CSR_ARRAYS = ("data", "indices", "indptr", "shape")
+BENCHMARK = (*(f"{name}_{part}" for name in ("adj", "attr") for part in CSR_ARRAYS), "attr_matrix", "labels")
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -34,10 +34,10 @@ def npz_arrays(file: Path) -> Arrays:
         raise refusal(
             file,
             f"has no '{missing[0]}' (found: {listed(there)})",
-            f"name the arrays x and edge_index, and if there are such {listed(NAMES[2:])}; or as the gnn-benchmark: "
-            "adj_data, adj_indices, adj_indptr, adj_shape, attr_matrix or attr_data, …, labels",
+            f"name the arrays x and edge_index, and if there are such {listed(ARRAY_NAMES[2:])}; or as the "
+            "gnn-benchmark: adj_data, adj_indices, adj_indptr, adj_shape, attr_matrix or attr_data, …, labels",
         )
-    return zipped_arrays(file, NAMES)
+    return zipped_arrays(file, ARRAY_NAMES)
 
 
 def _names(file: Path) -> list[str]:
@@ -90,13 +90,13 @@ def _plain(file: Path, arrays: Arrays) -> Arrays:
 
 
 def _csr(file: Path, arrays: Arrays, name: str) -> Any:
-    missing = [f"{name}_{part}" for part in PARTS if f"{name}_{part}" not in arrays]
+    missing = [f"{name}_{part}" for part in CSR_ARRAYS if f"{name}_{part}" not in arrays]
     if missing:
         raise refusal(
             file, f"has no array {listed(missing)} (found: {listed(arrays)})", "write all four parts of the matrix"
         )
     try:
-        return csr_matrix(*(arrays[f"{name}_{part}"] for part in PARTS))
+        return csr_matrix(*(arrays[f"{name}_{part}"] for part in CSR_ARRAYS))
     except ValueError as error:
         problem = f"must be the parts of one CSR matrix ({error})"
         raise refusal(file, problem, "write them from one matrix", key=f"{name}_*") from error

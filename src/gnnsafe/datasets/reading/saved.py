@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnsafe.datasets.reading.arrays import NAMES
+from gnnsafe.datasets.reading.arrays import ARRAY_NAMES
 from gnnsafe.datasets.reading.limits import check_memory
 from gnnsafe.datasets.reading.refusal import readable, refusal
 from gnnsafe.errors import GraphFileError
@@ -37,7 +37,7 @@ def saved_arrays(file: Path) -> Mapping[str, NDArray[Any]]:
             content = content.to_dict()
     if not isinstance(content, dict):
         raise refusal(file, f"must hold a PyG Data or a dict of tensors (got {type(content).__name__})", REMEDY)
-    return {name: _array(file, name, content[name]) for name in NAMES if content.get(name) is not None}
+    return {name: _array(file, name, content[name]) for name in ARRAY_NAMES if content.get(name) is not None}
 
 
 def _content(file: Path) -> Any:
@@ -96,7 +96,7 @@ def _check_tensor(file: Path, name: str, value: Tensor) -> None:
 
 
 def _checked(value: Tensor) -> Tensor:
-    """The sparse tensor anew, its indices known to lie within its shape; torch loads others without a word."""
+    """A copy of the sparse tensor, its indices known to lie within its shape; torch loads others without an error."""
     shape = value.shape
     if value.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(value._indices(), value._values(), shape, check_invariants=True)

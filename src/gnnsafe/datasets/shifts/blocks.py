@@ -1,4 +1,4 @@
-"""The paper's structure shift: edges drawn anew from a stochastic block model."""
+"""The paper's structure shift: new edges drawn from a stochastic block model."""
 
 from __future__ import annotations
 
@@ -17,10 +17,21 @@ Integers = NDArray[np.int64]
 
 
 def structure(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
-    """The same nodes with edges drawn anew from a block model with as many equal blocks as classes.
+    """The same nodes with new edges drawn from a block model with as many equal blocks as classes.
 
     Blocks follow node order, the last takes the remainder. With density d = E / (N (N−1)), an (undirected) pair is
     joined with probability 1.5 d inside a block and 0.5 d across blocks. All nodes are OOD.
+
+    Args:
+        data: The graph, with `y`.
+        seed: The same seed gives the same graph.
+        test_nodes: "all" nodes count as OOD, or with "id-test" those alone that are ID test nodes of the original.
+
+    Returns:
+        A new graph, whose `mask` holds the nodes that count as OOD.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
     """
     check_graph(data)
     num_nodes, num_blocks = data.x.shape[0], int(node_labels(data).max()) + 1

@@ -1,7 +1,7 @@
 """Controls: graphs in which nothing is OOD. A method that tells them from the ID graph sees an artefact.
 
-Whoever scores a graph beside the training graph may tell one from the other by the training nodes alone; part of a lead
-under a shift that gives OOD nodes a graph of their own may be that. Both have AUROC 50 where a method is fair.
+A method that scores a graph next to the training graph may tell one from the other by the training nodes alone; part of
+a lead under a shift that gives OOD nodes a graph of their own may be that. Both have AUROC 50 where a method is fair.
 """
 
 from __future__ import annotations
@@ -23,6 +23,17 @@ def nothing(data: Data, seed: int, *, rate: float = 0.01) -> Data:
 
     Of E edges (an undirected one counts once and goes as a whole; self-loops stay) round(rate E), at least one where
     there is one, are left out.
+
+    Args:
+        data: The graph.
+        seed: The same seed gives the same graph.
+        rate: The share of edges to leave out.
+
+    Returns:
+        A new graph, whose `mask` holds the ID test nodes.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
     """
     check_graph(data)
     require(is_number(rate) and 0 < rate < 1, "rate", "lie in (0, 1)", rate)
@@ -38,6 +49,16 @@ def other_half(data: Data, seed: int) -> tuple[Data, Data]:
     """Two halves of a graph, drawn at random, each with the edges within it: one to train on, one to score.
 
     The second has as `mask` those of its nodes that are test nodes of the whole; the first keeps its part of the split.
+
+    Args:
+        data: The graph, with `train_mask`, `val_mask` and `test_mask`.
+        seed: The same seed gives the same graph.
+
+    Returns:
+        The half to train on, and the half to score.
+
+    Raises:
+        InputError: The graph or the seed breaks a rule.
     """
     check_graph(data)
     num_nodes = data.x.shape[0]

@@ -1,4 +1,4 @@
-"""A graph's edges, each once, and the two ways of moving them: by swapping ends, by drawing an end anew."""
+"""A graph's edges, each once, and the two ways of moving them: by swapping ends, by drawing a new end."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class EdgeList:
         return replace(self, ends=ends)
 
     def redrawn(self, chosen: Integers, kept: Integers, rng: np.random.Generator) -> EdgeList:
-        """The chosen edges with one end drawn anew from all nodes, end `kept` (0 or 1) of each staying as it is.
+        """The chosen edges with a new end drawn from all nodes, end `kept` (0 or 1) of each staying as it is.
 
         No self-loop, no repeated edge and none that was there before is drawn; an edge that has found no free place
         in 20 draws (its end is joined to nearly all nodes) stays as it was.

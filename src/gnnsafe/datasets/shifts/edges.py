@@ -18,6 +18,24 @@ def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "
     out-degree is as it was, an undirected graph stays undirected (there the swaps are double edge swaps), self-loops
     stay where they are, and no edge is repeated that was not. Where nothing else has these degrees (a complete
     graph, a star), the graph stays as it is.
+
+    Args:
+        data: The graph.
+        seed: The same seed gives the same graph.
+        sweeps: How often each edge is tried.
+        test_nodes: "all" nodes count as OOD, or with "id-test" those alone that are ID test nodes of the original.
+
+    Returns:
+        A new graph, whose `mask` holds the nodes that count as OOD.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(4), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    >>> rewire(data, 0).edge_index[1].sort().values.tolist()  # in-degrees stay
+    [1, 2, 3]
     """
     check_graph(data)
     require_whole("sweeps", sweeps, 1)
@@ -29,11 +47,23 @@ def rewire(data: Data, seed: int, *, sweeps: int = 10, test_nodes: TestNodes = "
 
 
 def perturb_edges(data: Data, seed: int, *, rate: float, test_nodes: TestNodes = "all") -> Data:
-    """The same nodes, a share `rate` of the edges with one end, either, drawn anew from all nodes. All OOD.
+    """The same nodes, a share `rate` of the edges with a new end, either, drawn from all nodes. All OOD.
 
     Of E edges (an undirected one counts once and stays undirected; self-loops stay) round(rate E) are moved. Their
     number stays; no self-loop, no repeated edge and none that was there before is drawn. An edge that finds no free
     place in 20 draws, as in a graph that is all but complete, stays.
+
+    Args:
+        data: The graph.
+        seed: The same seed gives the same graph.
+        rate: The share of edges to move, from 0 to 1.
+        test_nodes: "all" nodes count as OOD, or with "id-test" those alone that are ID test nodes of the original.
+
+    Returns:
+        A new graph, whose `mask` holds the nodes that count as OOD.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
     """
     check_graph(data)
     require(is_number(rate) and 0 <= rate <= 1, "rate", "lie in [0, 1]", rate)

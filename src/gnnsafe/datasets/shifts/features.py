@@ -23,7 +23,25 @@ ROWS = 1024  # that are blended at a time
 
 
 def feature(data: Data, seed: int, *, test_nodes: TestNodes = "all") -> Data:
-    """The same edges, each node's features a blend w x_a + (1−w) x_b of two random nodes', w ~ U(0, 1). All OOD."""
+    """The same edges, each node's features a blend w x_a + (1−w) x_b of two random nodes', w ~ U(0, 1). All OOD.
+
+    Args:
+        data: The graph.
+        seed: The same seed gives the same graph.
+        test_nodes: "all" nodes count as OOD, or with "id-test" those alone that are ID test nodes of the original.
+
+    Returns:
+        A new graph, whose `mask` holds the nodes that count as OOD.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
+
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(4), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> shifted_graph = feature(data, 0)
+    >>> shifted_graph.x.shape, shifted_graph.mask.tolist()
+    (torch.Size([4, 4]), [True, True, True, True])
+    """
     check_graph(data)
     return shifted(data, counted(data, test_nodes), x=blends(data.x, data.x.shape[0], dice(seed)))
 
@@ -38,6 +56,19 @@ def feature_noise(
     absent one appears with probability s d, a present one goes with probability s (1−d), and d stays on average.
     An entry that appears takes the mean of those present in its row (of all, where the row has none); where all rows
     sum to 1, they do again.
+
+    Args:
+        data: The graph.
+        seed: The same seed gives the same graph.
+        kind: "gaussian" or "bernoulli".
+        strength: s, at least 0; of "bernoulli" at most 1.
+        test_nodes: "all" nodes count as OOD, or with "id-test" those alone that are ID test nodes of the original.
+
+    Returns:
+        A new graph, whose `mask` holds the nodes that count as OOD.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule.
     """
     x = dense_features(data)
     require_known("kind", kind, get_args(Kind))

@@ -13,10 +13,10 @@ from gnnsafe.errors import require, require_known, require_seed
 from gnnsafe.graph import Data, changed, node_mask
 from gnnsafe.prepared import check_graph
 
-__all__ = ["SPLITS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
+__all__ = ["MASKS", "Data", "TestNodes", "changed", "counted", "dense_features", "dice", "narrowed", "shifted"]
 
 TestNodes = Literal["all", "id-test"]
-SPLITS = ("train_mask", "val_mask", "test_mask")
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def dice(seed: int) -> np.random.Generator:
@@ -34,7 +34,7 @@ def counted(data: Data, test_nodes: TestNodes) -> Tensor:
 
 
 def dense_features(data: Data) -> Tensor:
-    """The features of a graph that is fit to be shifted, once they are known to be dense."""
+    """The features of a graph that is fit to be shifted, checked to be dense."""
     check_graph(data)
     x: Tensor = data.x
     require(x.layout == torch.strided, "x", "be dense", x.layout, "use data.x = data.x.to_dense()")
@@ -44,7 +44,7 @@ def dense_features(data: Data) -> Tensor:
 def shifted(data: Data, mask: Tensor, **values: Tensor) -> Data:
     """A new graph with these values, whose nodes in `mask` count; the ID split means nothing in it."""
     graph = changed(data, mask=mask, **values)
-    for name in SPLITS:
+    for name in MASKS:
         if hasattr(graph, name):
             delattr(graph, name)
     return graph
@@ -53,7 +53,7 @@ def shifted(data: Data, mask: Tensor, **values: Tensor) -> Data:
 def narrowed(data: Data, inside: Tensor, **values: Tensor) -> Data:
     """A new graph with these values, whose split keeps only the nodes that are `inside`."""
     num_nodes = len(inside)
-    masks = {name: getattr(data, name) for name in SPLITS if getattr(data, name, None) is not None}
+    masks = {name: getattr(data, name) for name in MASKS if getattr(data, name, None) is not None}
     for name, mask in masks.items():
         values[name] = check_mask(name, check_mask(name, mask, num_nodes) & inside, num_nodes)
     return changed(data, **values)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.checks import check_tensor
-from gnnsafe.datasets.shifts.graphs import SPLITS, Data, changed, narrowed, shifted
+from gnnsafe.datasets.shifts.graphs import MASKS, Data, changed, narrowed, shifted
 from gnnsafe.errors import require
 from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.prepared import check_graph
@@ -21,10 +21,27 @@ Period = tuple[int, int]
 
 
 def label(data: Data, *, ood: set[int], exposure: set[int]) -> tuple[Data, Data, Data]:
-    """The same graph thrice: ID nodes, exposure nodes and OOD nodes told apart by their class.
+    """The same graph three times: ID nodes, exposure nodes and OOD nodes told apart by their class.
 
     The ID graph's training, validation and test masks lose the nodes of left-out classes. Features, edges and labels
     are shared by the three.
+
+    Args:
+        data: The graph, with `y`.
+        ood: The classes of OOD nodes.
+        exposure: The classes of exposure nodes.
+
+    Returns:
+        The ID graph, and the exposure and the OOD graph, whose `mask` holds the nodes that count.
+
+    Raises:
+        InputError: The graph breaks a rule.
+
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(3), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1, 2]))
+    >>> _, exposure_graph, ood_graph = label(data, ood={0}, exposure={1})
+    >>> ood_graph.mask.tolist(), exposure_graph.mask.tolist()
+    ([True, False, False], [False, True, False])
     """
     check_graph(data)
     y = node_labels(data)
@@ -48,11 +65,22 @@ def domain(
     """Several graphs with the same features: all nodes of the exposure graph and of each OOD graph count.
 
     The ID graph keeps its training, validation and test masks.
+
+    Args:
+        id: The in-distribution graph.
+        exposure: The graph of exposure nodes.
+        ood: OOD graphs by name.
+
+    Returns:
+        The three, where `mask` holds the nodes that count.
+
+    Raises:
+        InputError: A graph breaks a rule.
     """
     require(isinstance(ood, Mapping), "ood", "be graphs by name", type(ood).__name__)
     require(bool(ood), "ood", "name at least one graph", "none")
     num_features = _num_features(id)
-    for name in SPLITS:
+    for name in MASKS:
         node_mask(id, name)
     for name, graph in [("exposure", exposure), *ood.items()]:
         found = _num_features(graph)
@@ -74,6 +102,19 @@ def time(
     given, and counts the nodes of first ≤ year ≤ last. All nodes keep their ids and features. The ID graph's split
     masks, where there are any, keep the nodes of year ≤ `id`. OOD periods are named "2018" or "2001-2005" unless
     names are given.
+
+    Args:
+        data: The graph.
+        year: The year of each node.
+        id: The last year of ID nodes.
+        exposure: First and last year of exposure nodes.
+        ood: First and last year of each OOD period, by name or in a list.
+
+    Returns:
+        The ID graph, and the exposure graph and OOD graphs, whose `mask` holds the nodes that count.
+
+    Raises:
+        InputError: The graph, the years or a period breaks a rule.
 
     >>> from types import SimpleNamespace
     >>> papers = SimpleNamespace(x=torch.zeros(3, 1), edge_index=torch.tensor([[1, 2], [0, 1]]))

@@ -30,10 +30,29 @@ def planted(data: Data, seed: int, *, kind: Kind = "feature", share: float = 0.1
 
     They are drawn from the nodes that are neither training nor validation nodes, scattered, or clustered: in about √n
     breadth-first balls that together hold n nodes. Structure: each edge of an OOD node (self-loops apart) keeps that
-    node and its direction and gets its other end anew from all nodes; of two OOD ends either stays.
+    node and its direction and gets a new other end, drawn from all nodes; of two OOD ends either stays.
 
     `mask` holds the OOD nodes; `test_mask` loses them (without one, all that are neither OOD nor in the training or
     validation mask are test nodes). Training and validation masks, and all else, are shared with the graph given.
+
+    Args:
+        data: The graph, with `train_mask` and `val_mask`.
+        seed: The same seed gives the same graph.
+        kind: "feature" or "structure".
+        share: Of all nodes, how many become OOD, between 0 and 1.
+        clustered: Whether they stand together or are scattered.
+
+    Returns:
+        A new graph: `mask` holds its OOD nodes, `test_mask` the ID nodes to tell them from.
+
+    Raises:
+        InputError: The graph or an argument breaks a rule, or too few nodes are left to plant OOD nodes among.
+
+    >>> from types import SimpleNamespace
+    >>> data = SimpleNamespace(x=torch.eye(20), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    >>> graph = planted(data, 0, share=0.1)
+    >>> int(graph.mask.sum()), int(graph.test_mask.sum())
+    (2, 18)
     """
     check_graph(data)
     require_known("kind", kind, get_args(Kind))
