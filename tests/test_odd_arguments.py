@@ -71,6 +71,6 @@ def test_files_and_functions(detector, blocks):
         refuse_or_answer(gnnsafe.prepare, ["data"])
         refuse_or_answer(gnnsafe.read_graph, named(gnnsafe.read_graph), path="/nowhere")
         refuse_or_answer(gnnsafe.load, named(gnnsafe.load), folder="/nowhere")
-    for odd in (3, None, b"a\0", "\x00", object()):
+    for odd in (3, None, b"a", object()):
         with pytest.raises(GnnsafeError, match="'folder' must be a path"):
             detector.save(odd)

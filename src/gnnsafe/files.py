@@ -19,9 +19,8 @@ log = logging.getLogger(__name__)
 
 
 def given_path(name: str, path: object) -> Path:
-    """What a user gave as a path, once it is known to be one."""
-    usable = isinstance(path, str | os.PathLike) and "\0" not in os.fsdecode(path)
-    require(usable, name, "be a path", repr(path))
+    """What a user gave as a path, checked to be text or a path."""
+    require(isinstance(path, str | os.PathLike), name, "be a path", repr(path))
     return Path(path)  # type: ignore[arg-type]
 
 

@@ -63,11 +63,6 @@ def test_ids_of_any_type_come_back_as_they_were(kind, opened, tmp_path):
         assert found.schema.field("id").type == (pa.int64() if pa.types.is_int16(ids.type) else ids.type)
 
 
-@pytest.mark.parametrize("kind", ["bytes", "decimals"])
-def test_ids_of_any_type_on_spark(kind, opened, tmp_path):
-    check(opened, tmp_path, IDS[kind], name="spark")
-
-
 @pytest.mark.parametrize(
     ("ids", "ends"),
     [
@@ -100,12 +95,13 @@ def test_what_is_nobodys_id(ids, ends, words, opened, tmp_path):
         scored(opened, tmp_path, nodes, edges)
 
 
-@pytest.mark.parametrize("name", ["duckdb", "spark"])
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "Asia/Tokyo")], ids=str)
-def test_dates_are_times(name, kind, opened, tmp_path):
+def test_dates_are_times(kind, opened, tmp_path):
+    check_times(opened, tmp_path, kind)
+
+
+def check_times(opened, tmp_path, kind, *, name="duckdb"):
     """Six periods of 15 days each, in seconds since 1970."""
-    if name == "spark" and kind != pa.timestamp("us"):
-        pytest.skip("one of them on Spark, where a run takes seconds")
     graph = new_graph("directed")
     given = tables(graph)
     moments = pa.array(DAYS).cast(pa.timestamp("us")).cast(kind)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from tests.engines.conftest import SHORT_LIVED, detector, new_graph, tables, write
@@ -19,6 +20,8 @@ from tests.engines.test_equal import (
     test_logits_of_anybodys_model,  # noqa: F401 - asked here, too
 )
 from tests.engines.test_faults import ENVIRONMENT
+from tests.engines.test_inputs import IDS, check_times
+from tests.engines.test_inputs import check as check_ids
 from tests.engines.test_refusals import BAD
 
 from gnnsafe import engines
@@ -43,6 +46,15 @@ def test_scores_are_memorys(method, opened, tmp_path):
 def test_backbones(backbone, undirected, opened, tmp_path):
     made, graph = detector(KNN(), backbone, undirected=undirected), new_graph("all")
     check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+@pytest.mark.parametrize("kind", ["bytes", "decimals"])
+def test_ids_of_any_type(kind, opened, tmp_path):
+    check_ids(opened, tmp_path, IDS[kind], name="spark")
+
+
+def test_times(opened, tmp_path):
+    check_times(opened, tmp_path, pa.timestamp("us"), name="spark")
 
 
 @pytest.mark.parametrize("case", ["null feature", "unknown ends"])
@@ -88,13 +100,26 @@ print("killed", len(killed))
 """
 
 
-def test_a_killed_worker_does_not_lose_the_job(tmp_path):
-    graph, made = new_graph("all"), detector(GNNSafe(steps=1))
-    made.save(tmp_path / "detector")
-    write(graph, tmp_path / "graph")
-    command = [sys.executable, "-W", "ignore", "-c", CLUSTER, str(tmp_path), SHORT_LIVED]
-    result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert result.stdout.endswith("killed 1\n"), result.stderr[-2000:]
-    found = {row["id"]: row["score"] for row in parquet.read_table(tmp_path / "out").to_pylist()}
-    scores = made.score(graph).tolist()
+@pytest.fixture(scope="module", autouse=True)
+def cluster(tmp_path_factory: pytest.TempPathFactory):
+    """A job on two workers that runs beside the other tests of this file: it waits more than it works."""
+    folder = tmp_path_factory.mktemp("cluster")
+    detector(GNNSafe(steps=1)).save(folder / "detector")
+    write(new_graph("all"), folder / "graph")
+    command = [sys.executable, "-W", "ignore", "-c", CLUSTER, str(folder), SHORT_LIVED]
+    with (folder / "said").open("w+") as said, (folder / "told").open("w+") as told:
+        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=said, stderr=told)
+        yield process, folder
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_worker_does_not_lose_the_job(cluster):
+    process, folder = cluster
+    process.wait(timeout=300)
+    assert (folder / "said").read_text().endswith("killed 1\n"), (folder / "told").read_text()[-2000:]
+    graph, found = new_graph("all"), {}
+    for row in parquet.read_table(folder / "out").to_pylist():
+        found[row["id"]] = row["score"]
+    scores = detector(GNNSafe(steps=1)).score(graph).tolist()
     np.testing.assert_allclose([found[node] for node in tables(graph).nodes["id"].to_pylist()], scores, rtol=1e-5)
