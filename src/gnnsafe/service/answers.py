@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import orjson
 import torch
 from starlette.responses import Response
 
@@ -31,7 +32,11 @@ def decisions_answer(decisions: Decisions, *, arrow: bool, rows: int | None = No
         return Response(_stream(kept.to_arrow()), media_type=ARROW)
     flagged = int(decisions.flags.sum())
     left_out = {"left_out": count - len(kept)} if len(kept) < count else {}
-    return as_json({"nodes": count, "flagged": flagged, **about, **left_out, "decisions": plain_columns(kept)})
+    answer = {"nodes": count, "flagged": flagged, **about, **left_out, "decisions": plain_columns(kept)}
+    try:
+        return Response(orjson.dumps(answer), media_type="application/json")  # a tenth of json's time
+    except orjson.JSONEncodeError:  # ids that are dates, numbers of more than 64 bits, halves of characters
+        return as_json(answer)
 
 
 def plain_columns(decisions: Decisions) -> dict[str, Any]:
