@@ -409,7 +409,7 @@ class TestVerdict:
         assert str(found).startswith("a: use better (+4.3 ± 0.7 in 3 trials; usual as it is: AUROC 80.0 ± 5.8)")
 
     def test_a_lead_within_noise_keeps_the_default(self):
-        """+10, +10 and −4 points: in log-odds 0.54, 0.81, −0.38; mean 0.32, error 0.36, t(2) at 80 % 1.06."""
+        """+10, +10 and −4 points: in log-odds 0.54, 0.81, −0.38; mean 0.32, error 0.36, t(2) at 95 % 2.92."""
         noisy = candidate("noisy", a=[0.80, 0.90, 0.86])
         found = judge([self.usual, noisy], self.usual, "a")
         assert not found.clear
@@ -417,10 +417,12 @@ class TestVerdict:
         assert "no clear winner, keep usual as it is" in str(found)
         assert found.to_dict()["lead"] == pytest.approx(0.16 / 3)
 
-    def test_four_in_five_are_sure_enough(self):
-        """+10, +10 and −2 points: in log-odds 0.54, 0.81, −0.20; mean 0.38, error 0.30, of which 1.06 is 0.32."""
-        likely = candidate("likely", a=[0.80, 0.90, 0.88])
-        assert judge([self.usual, likely], self.usual, "a").recommended is likely
+    def test_nineteen_in_twenty_are_sure_enough(self):
+        """+8, +7 and +4.5 points: in log-odds 0.42, 0.51, 0.65; mean 0.53, error 0.07, of which 2.92 is 0.19."""
+        sure = candidate("sure", a=[0.78, 0.87, 0.945])
+        assert judge([self.usual, sure], self.usual, "a").recommended is sure
+        likely = candidate("likely", a=[0.80, 0.90, 0.88])  # 0.54, 0.81, −0.20: at 80 % it would do
+        assert judge([self.usual, likely], self.usual, "a").recommended is self.usual
 
     def test_nothing_better(self):
         worse = candidate("worse", a=[0.60, 0.70, 0.80])
