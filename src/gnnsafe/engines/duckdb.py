@@ -189,9 +189,15 @@ class DuckDB(Engine):
         self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM read_parquet('{_text(path)}')")
 
     def write(self, sql: str, out: str) -> None:
-        """A part per thread."""
+        """By one thread: where the disk fills, several make DuckDB 2.0 crash."""
+        threads = self.rows("SELECT current_setting('threads')")[0][0]
         with published(Path(out)) as part, self._one_line(out):
-            self._connection.execute(f"COPY ({sql}) TO '{_text(part)}' (FORMAT parquet, PER_THREAD_OUTPUT, OVERWRITE)")
+            self._connection.execute("SET threads = 1")
+            try:
+                text = f"COPY ({sql}) TO '{_text(part)}' (FORMAT parquet, PER_THREAD_OUTPUT, OVERWRITE)"
+                self._connection.execute(text)
+            finally:
+                self._connection.execute(f"SET threads = {threads}")
 
     def batches(self, sql: str, rows: int) -> Iterator[Any]:
         """What a query gives, a batch of Arrow at a time; no other query may run meanwhile."""
