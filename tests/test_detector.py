@@ -23,7 +23,7 @@ from gnnsafe.methods import (
     ReAct,
     TwoScale,
 )
-from gnnsafe.methods.base import base_scores_of
+from gnnsafe.methods.scored import base_scores_of
 from gnnsafe.models import GCN, MODELS
 
 everyone = pytest.mark.parametrize("name", METHODS)

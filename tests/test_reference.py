@@ -26,15 +26,21 @@ def shown(name: str, options: dict[str, Any]) -> bool:
     return not any(re.search(one[1:], name) for one in options["filters"])
 
 
+def sections(documented: Any) -> list[Any]:
+    """Those of the docstring and, of a class, of its constructor's, which may be that of a class above it."""
+    constructor = documented.all_members.get("__init__") if documented.is_class else None
+    described = [one.docstring for one in (documented, constructor) if one is not None and one.docstring]
+    return [section for docstring in described for section in docstring.parsed]
+
+
 def listed(documented: Any, *kinds: str) -> set[str]:
     """The names in these sections of a docstring."""
-    sections = documented.docstring.parsed if documented.docstring else []
-    return {one.name.lstrip("*") for section in sections if section.kind.value in kinds for one in section.value}
+    found = (section for section in sections(documented) if section.kind.value in kinds)
+    return {one.name.lstrip("*") for section in found for one in section.value}
 
 
 def has(documented: Any, *kinds: str) -> bool:
-    sections = documented.docstring.parsed if documented.docstring else []
-    return any(section.kind.value in kinds for section in sections)
+    return any(section.kind.value in kinds for section in sections(documented))
 
 
 def members(owner: Any, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:

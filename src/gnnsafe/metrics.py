@@ -131,10 +131,8 @@ def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     >>> accuracy(logits, torch.tensor([0, 1, 1]), torch.tensor([True, False, True]))
     0.5
     """
-    check_logits(logits)
-    check_labels("y", y, len(logits))
-    mask = check_mask("mask", mask, len(logits)).to(logits.device)
-    return float((logits[mask].argmax(dim=-1) == y.to(logits.device)[mask]).float().mean())
+    right, _ = _right(logits, y, mask)
+    return float(right.float().mean())
 
 
 def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
@@ -155,12 +153,17 @@ def balanced_accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> float:
     >>> balanced_accuracy(logits, torch.tensor([0, 0, 1]), torch.tensor([True, True, True]))
     0.5
     """
+    right, labels = _right(logits, y, mask)
+    return float(torch.stack([right[labels == label].double().mean() for label in torch.unique(labels)]).mean())
+
+
+def _right(logits: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of the masked nodes have their largest logit at their label, and these labels."""
     check_logits(logits)
     check_labels("y", y, len(logits))
     mask = check_mask("mask", mask, len(logits)).to(logits.device)
     labels = y.to(logits.device)[mask]
-    right = (logits[mask].argmax(dim=-1) == labels).double()
-    return float(torch.stack([right[labels == label].mean() for label in torch.unique(labels)]).mean())
+    return logits[mask].argmax(dim=-1) == labels, labels
 
 
 def majority_rate(y: Tensor, train: Tensor, mask: Tensor) -> float:

@@ -14,7 +14,7 @@ from gnnsafe.detector.scoring import Scorer
 from gnnsafe.devices import on_device
 from gnnsafe.errors import InputError, require, require_flag, require_whole
 from gnnsafe.graph import Graph
-from gnnsafe.methods.base import Scored, part_scores, rows_of, scored_rows
+from gnnsafe.methods.scored import Scored, part_scores, rows_of, scored_rows
 from gnnsafe.models import MODELS, Model
 from gnnsafe.new_scores import NewScores, Parts, Reach, score_nodes
 from gnnsafe.outputs import Outputs

@@ -18,7 +18,7 @@ from gnnsafe.edges import Edges
 from gnnsafe.errors import require
 from gnnsafe.explanation import Explanation, explain
 from gnnsafe.graph import Data, changed
-from gnnsafe.methods.base import rows_of, scored_rows
+from gnnsafe.methods.scored import rows_of, scored_rows
 from gnnsafe.new_scores import is_builtin
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import admit

@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ __all__ = ["Scorer"]
 
 log = logging.getLogger(__name__)
 
-AnyScorer = TypeVar("AnyScorer", bound="Scorer")
 REFIT = "fit and calibrate again"
 NODE_TYPE_REMEDY = 'such as Detector(model, forward=…, node_type="paper")'
 
@@ -84,7 +83,7 @@ class Scorer:
         model = type(self.classifier.model).__name__ if self.classifier else None
         return f"{type(self).__name__}({model}, {self.method!r})"
 
-    def fit(self: AnyScorer, data: Graph) -> AnyScorer:
+    def fit(self, data: Graph) -> Self:
         """Fit the method on the graph that the model was trained on, with `y` and `train_mask`.
 
         A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,

@@ -21,7 +21,7 @@ from gnnsafe.errors import HeterophilyWarning, require_seed, require_whole
 from gnnsafe.graph import Data, node_labels
 from gnnsafe.homophily import label_homophily, mean_homophily, score_homophily
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import base_scores_of
+from gnnsafe.methods.scored import base_scores_of
 from gnnsafe.outputs import Outputs
 
 __all__ = ["CANDIDATES", "Candidate", "Diagnosis", "Verdict", "diagnose"]

@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import node_labels, node_mask
 from gnnsafe.methods import KNN, METHODS, Energy, GNNSafe, Method, Propagated
-from gnnsafe.methods.base import base_scores_of
+from gnnsafe.methods.scored import base_scores_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation, diffused
 

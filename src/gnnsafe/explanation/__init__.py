@@ -13,7 +13,7 @@ from gnnsafe.explanation.result import Explanation
 from gnnsafe.explanation.shares import Evidence, Share, evidence, mean_weights, shares
 from gnnsafe.graph import node_ids
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import scored_part
+from gnnsafe.methods.scored import scored_part
 from gnnsafe.outputs import Outputs
 from gnnsafe.regions import reached
 

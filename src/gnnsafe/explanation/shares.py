@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gnnsafe.edges import Edges
 from gnnsafe.methods import Method
-from gnnsafe.methods.base import base_scores_of
 from gnnsafe.methods.reasons import Addend
+from gnnsafe.methods.scored import base_scores_of
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
 

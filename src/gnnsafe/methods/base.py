@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import field, fields
 from inspect import isfunction
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, final
+from typing import Any, ClassVar, Literal, Self, final
 
-import torch
 from torch import Tensor
 
 from gnnsafe.arguments import PlainNumbers
-from gnnsafe.checks import Task, check_binary, check_classes, check_finite, check_labels, check_mask, check_tensor
+from gnnsafe.checks import check_labels, check_mask
 from gnnsafe.devices import on_device
-from gnnsafe.edges import Edges
 from gnnsafe.errors import NotFittedError, require, require_whole
 from gnnsafe.methods.reasons import Reasons
+from gnnsafe.methods.scored import Scored, scored_rows
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import Propagation
 
-__all__ = [
-    "Kind",
-    "Method",
-    "Scored",
-    "base_scores_of",
-    "check_multiclass",
-    "class_members",
-    "fitted",
-    "part_scores",
-    "rows_of",
-    "scored_part",
-    "scored_rows",
-]
+__all__ = ["Kind", "Method", "fitted"]
 
-AnyMethod = TypeVar("AnyMethod", bound="Method")
-FLOATS = (torch.float32, torch.float64)
 REMEDIES = {
     "score": "write base_scores(outputs), the scores before propagation, and a property propagation where there is any",
     "reach": "say base_reach, the receptive field of the base scores in hops",
@@ -79,7 +63,7 @@ class Method(metaclass=PlainNumbers):
             if "base_scores" in vars(cls) and name not in vars(cls):
                 setattr(cls, name, getattr(Method, name))
 
-    def fit(self: AnyMethod, outputs: Outputs, y: Tensor, mask: Tensor) -> AnyMethod:
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Self:
         """Learn from the training nodes (those in `mask`) what in-distribution looks like; returns itself.
 
         A method with nothing to learn keeps this one, which only checks its arguments; one that has calls it first.
@@ -142,7 +126,7 @@ class Method(metaclass=PlainNumbers):
         """
         return self.base_scores(outputs)
 
-    def for_graph(self: AnyMethod, rows: Tensor) -> AnyMethod:
+    def for_graph(self, rows: Tensor) -> Self:
         """The method, having read the rows of all nodes of a graph: itself where each node is scored by itself.
 
         Args:
@@ -164,18 +148,19 @@ class Method(metaclass=PlainNumbers):
         """
         return rows
 
-    def comparable(self, rows: Tensor) -> Tensor:
+    def comparable(self, rows: Tensor) -> Tensor | None:
         """The same on a scale on which ID nodes of any graph are alike: what p-values compare.
 
-        In one graph it orders nodes as the base scores do.
+        In one graph it orders nodes as the base scores do. None unless a method weighs evidence by the graph: then
+        p-values compare the scores.
 
         Args:
             rows: What `rows` gave.
 
         Returns:
-            A number for each of them; higher = more out-of-distribution.
+            A number for each of them, higher = more out-of-distribution, or None.
         """
-        return self.weighed(rows)
+        return None
 
     def watched(self, rows: Tensor) -> Tensor | None:
         """What is watched over many graphs, [nodes, scores]: on scales that no graph moves, and no region shares.
@@ -323,99 +308,5 @@ class Method(metaclass=PlainNumbers):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-class Scored(NamedTuple):
-    """What a method says about a graph."""
-
-    scores: Tensor
-    compared: Tensor
-    """What p-values compare: the scores, or these on a scale on which ID nodes of any graph are alike."""
-    method: Method
-    """As it has read the graph as a whole: parts of it are scored alike."""
-    rows: Tensor
-    """What it knows of each node."""
-    watched: Tensor
-    """What is watched over many graphs, [nodes, scores]: see `Method.watched`."""
-
-
-def scored_rows(method: Method, rows: Tensor, edges: Edges, num_nodes: int) -> Scored:
-    """The scores of a graph, or of a part of the one that was seen last, by what the method knows of each node."""
-    compared = scores = _propagated(method, method.weighed(rows), edges, num_nodes)
-    if type(method).comparable is not Method.comparable:
-        compared = _propagated(method, method.comparable(rows), edges, num_nodes)
-    watched = method.watched(rows)
-    return Scored(scores, compared, method, rows, compared[:, None] if watched is None else watched)
-
-
-def rows_of(method: Method, outputs: Outputs) -> Tensor:
-    """What the method knows of each node; what it learnt is brought to the outputs' device."""
-    with without_modes():
-        rows: Tensor = on_device(method, outputs.logits.device).rows(outputs)
-        return rows
-
-
-def scored_part(method: Method, outputs: Outputs) -> Scored:
-    """The scores of a part of the graph that was seen last, by the weights of that graph."""
-    method = on_device(method, outputs.logits.device)
-    return scored_rows(method, rows_of(method, outputs), outputs.graph.edges, len(outputs.logits))
-
-
-def part_scores(method: Method, outputs: Outputs) -> Tensor:
-    """The same, and what p-values compare, [nodes, 2]."""
-    scored = scored_part(method, outputs)
-    return torch.stack([scored.scores, scored.compared], dim=1)
-
-
-def base_scores_of(method: Method, outputs: Outputs) -> Tensor:
-    """The method's scores before propagation, checked to be float32, one per node and finite.
-
-    What it learnt may be on another device than the outputs, as after `model.to`; it is brought there.
-    """
-    with without_modes():
-        scores = on_device(method, outputs.logits.device).base_scores(outputs)
-    return _checked(method, scores, len(outputs.logits))
-
-
-def _propagated(method: Method, scores: Tensor, edges: Edges, num_nodes: int) -> Tensor:
-    how = method.propagation
-    rule = "be a Propagation such as Propagation(steps=2)"
-    require(isinstance(how, Propagation), f"{type(method).__name__}.propagation", rule, repr(how))
-    return how(_checked(method, scores, num_nodes), edges)
-
-
-def _checked(method: Method, scores: object, num_nodes: int) -> Tensor:
-    if isinstance(scores, Tensor) and scores.layout == torch.strided and scores.dtype in FLOATS:
-        numbers: Tensor = scores.detach().float()
-        if numbers.shape == (num_nodes,) and math.isfinite(float(numbers.sum())):
-            return numbers
-    name = f"{method!r}.base_scores(outputs)"  # in words only where they are needed: they cost more than the check
-    given = check_tensor(name, scores)
-    fits = given.shape == (num_nodes,) and given.dtype in FLOATS
-    require(fits, name, f"be float32 numbers of shape [{num_nodes}]", f"{given.dtype} {list(given.shape)}")
-    check_finite(name, given.float())
-    return given.detach().float()
-
-
-def check_multiclass(method: Method, outputs: Outputs) -> None:
-    """Said by a method that has no meaning for sigmoid heads."""
-    require(outputs.task == "multiclass", "task", f"be 'multiclass' for {method!r}", repr(outputs.task))
-
-
 def _fields(cls: type) -> list[str]:
     return [field.name for field in fields(cls)] if hasattr(cls, "__dataclass_fields__") else []
-
-
-def class_members(y: Tensor, mask: Tensor, num_classes: int, *, task: Task, dtype: torch.dtype) -> Tensor:
-    """Which of the nodes in `mask` belong to which class: [nodes, classes] of zeros and ones.
-
-    Multilabel: having a label and not having it are a class each, [nodes, 2 · labels].
-
-    >>> class_members(torch.tensor([1, 0]), torch.tensor([True, True]), 2, task="multiclass", dtype=torch.float32)
-    tensor([[0., 1.],
-            [1., 0.]])
-    """
-    labels = check_labels("y", y, len(mask), task)[mask]
-    if task == "multilabel":
-        check_binary("y", labels, num_classes, "the training mask")
-        return torch.cat([labels, 1 - labels.to(dtype)], dim=1)
-    check_classes("y", labels, num_classes, "training nodes")
-    return torch.nn.functional.one_hot(labels, num_classes).to(dtype)

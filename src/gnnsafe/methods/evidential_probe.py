@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import is_number, require, require_known
-from gnnsafe.methods.base import Method, check_multiclass, class_members, fitted
+from gnnsafe.methods.base import Method, fitted
+from gnnsafe.methods.classes import check_multiclass, class_members
 from gnnsafe.methods.probe import check_probe, drawn, minimised, perceptron, standards, standing
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import saturated

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gnnsafe.checks import FLOAT32_MAX
 from gnnsafe.errors import is_number, require, require_whole
-from gnnsafe.methods.base import Method, check_multiclass, class_members, fitted
+from gnnsafe.methods.base import Method, fitted
+from gnnsafe.methods.classes import check_multiclass, class_members
 from gnnsafe.methods.rows import quantiles, vary
 from gnnsafe.outputs import Outputs
 from gnnsafe.propagation import diffused

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.errors import require_known
-from gnnsafe.methods.base import Kind, Method, check_multiclass
+from gnnsafe.methods.base import Kind, Method
+from gnnsafe.methods.classes import check_multiclass
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import energy, max_softmax
 

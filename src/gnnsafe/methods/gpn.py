@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import require_known
-from gnnsafe.methods.base import Kind, Method, check_multiclass
+from gnnsafe.methods.base import Kind, Method
+from gnnsafe.methods.classes import check_multiclass
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import energy, max_softmax, saturated
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gnnsafe.errors import require
-from gnnsafe.methods.base import Method, class_members, fitted
+from gnnsafe.methods.base import Method, fitted
+from gnnsafe.methods.classes import class_members
 from gnnsafe.methods.perturbation import check_epsilon, perturbed
 from gnnsafe.methods.rows import unit_rows, vary
 from gnnsafe.outputs import Outputs

@@ -101,6 +101,19 @@ class Backbone(Model):
         dropout: float = 0.0,
         batch_norm: bool = True,
     ) -> None:
+        """Draw the weights.
+
+        Args:
+            in_channels: How many features a node has.
+            hidden_channels: The width of hidden layers.
+            out_channels: How many classes (or labels) there are.
+            num_layers: How many layers: of message passing, or linear ones where there is none.
+            dropout: The share of hidden units dropped in training, below 1.
+            batch_norm: Whether BatchNorm comes after hidden layers.
+
+        Raises:
+            InputError: An argument breaks its rule.
+        """
         super().__init__()
         sizes = {"in_channels": in_channels, "hidden_channels": hidden_channels, "out_channels": out_channels}
         for name, size in {**sizes, "num_layers": num_layers}.items():

@@ -17,17 +17,6 @@ class GCN(Backbone):
     Equal to a stack of PyG's `GCNConv` with the same weights; `weights[k]` is the transpose of its k-th
     `lin.weight`.
 
-    Args:
-        in_channels: How many features a node has.
-        hidden_channels: The width of hidden layers.
-        out_channels: How many classes (or labels) there are.
-        num_layers: How many message-passing layers.
-        dropout: The share of hidden units dropped in training, below 1.
-        batch_norm: Whether BatchNorm comes after hidden layers.
-
-    Raises:
-        InputError: An argument breaks its rule.
-
     >>> import torch
     >>> model = GCN(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape

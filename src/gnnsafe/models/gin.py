@@ -17,17 +17,6 @@ class GIN(Backbone):
     Each of `num_layers` MLPs has two linear layers with BatchNorm and ReLU between them: `weights[2k]` and
     `weights[2k + 1]`. Equal to a stack of PyG's `GINConv` (ε = 0) around such MLPs.
 
-    Args:
-        in_channels: How many features a node has.
-        hidden_channels: The width of hidden layers.
-        out_channels: How many classes (or labels) there are.
-        num_layers: How many message-passing layers.
-        dropout: The share of hidden units dropped in training, below 1.
-        batch_norm: Whether BatchNorm comes after hidden layers.
-
-    Raises:
-        InputError: An argument breaks its rule.
-
     >>> import torch
     >>> model = GIN(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape

@@ -20,17 +20,6 @@ class GraphSAGE(Backbone):
     Equal to a stack of PyG's `SAGEConv` with the same weights; `weights[k]` has the transpose of its k-th
     `lin_l.weight` (W) above that of `lin_r.weight` (R).
 
-    Args:
-        in_channels: How many features a node has.
-        hidden_channels: The width of hidden layers.
-        out_channels: How many classes (or labels) there are.
-        num_layers: How many message-passing layers.
-        dropout: The share of hidden units dropped in training, below 1.
-        batch_norm: Whether BatchNorm comes after hidden layers.
-
-    Raises:
-        InputError: An argument breaks its rule.
-
     >>> model = GraphSAGE(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])

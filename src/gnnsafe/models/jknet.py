@@ -20,17 +20,6 @@ class JKNet(GCN):
     `num_layers` convolutions, each but the last with its BatchNorm and ReLU as in the paper's published runs, and a
     linear layer on their entrywise maximum, which is the penultimate embedding.
 
-    Args:
-        in_channels: How many features a node has.
-        hidden_channels: The width of hidden layers.
-        out_channels: How many classes (or labels) there are.
-        num_layers: How many message-passing layers.
-        dropout: The share of hidden units dropped in training, below 1.
-        batch_norm: Whether BatchNorm comes after hidden layers.
-
-    Raises:
-        InputError: An argument breaks its rule.
-
     >>> model = JKNet(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
     torch.Size([3, 2])

@@ -18,17 +18,6 @@ class SGC(GCN):
     `batch_norm`, which every model takes, have nothing to act on, and the embedding that it gives to methods is the
     logits (Â^K X would be as wide as X, and full).
 
-    Args:
-        in_channels: How many features a node has.
-        hidden_channels: Without effect.
-        out_channels: How many classes (or labels) there are.
-        num_layers: K, how many hops.
-        dropout: Without effect.
-        batch_norm: Without effect.
-
-    Raises:
-        InputError: An argument breaks its rule.
-
     >>> import torch
     >>> model = SGC(3, 8, 2)
     >>> model(torch.eye(3), torch.tensor([[0, 1], [1, 2]])).shape
