@@ -256,8 +256,7 @@ class DuckDB(Engine):
         try:
             yield
         except self._errors as error:
-            reason = re.sub(r"\s+", " ", str(error).strip())
-            raise InputError(f"'{source}' cannot be read or stored by duckdb ({reason[:300]})") from error
+            raise InputError(f"'{source}' cannot be read or stored by duckdb ({_reason(str(error))})") from error
 
     @contextmanager
     def _full_disk(self) -> Iterator[None]:
@@ -271,3 +270,10 @@ class DuckDB(Engine):
 
 def _text(path: Path) -> str:
     return str(path).replace("'", "''")
+
+
+def _reason(text: str) -> str:
+    """What DuckDB complains of in one line: without the query, and without the offsets of a write that failed."""
+    written = re.search(r'"exception_message":"((?:[^"\\]|\\.)*)"', text)
+    reason = written[1].replace('\\"', "'") if written else text.partition("\n\nLINE ")[0]
+    return re.sub(r"\s+", " ", reason.strip())[:300]
