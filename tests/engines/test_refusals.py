@@ -141,6 +141,14 @@ def test_a_part_that_cannot_run_there_is_refused_by_its_name(opened, tmp_path):
         engines.score(engine, made, "nowhere", "nowhere", out=tmp_path / "out")
 
 
+def test_of_logits_alone_the_way_out_is_a_method_that_reads_them(tmp_path, capsys):
+    detector(TwoScale()).save(tmp_path / "saved")
+    more = ("--detector", tmp_path / "saved", "--out", tmp_path / "out")
+    line = refused(capsys, "score-logits", tmp_path / "nowhere", tmp_path / "nowhere", *more)
+    assert "on logits alone (MSP, " in line
+    assert line.endswith("(got TwoScale()); fit and calibrate a detector with one of these")
+
+
 def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
     from tests.conftest import block_graph
     from torch_geometric.nn import GraphSAGE
@@ -262,3 +270,16 @@ def test_tables_of_another_kind(opened, tmp_path):
         (tmp_path / "nodes.parquet").write_text("no Parquet")
         with pytest.raises(InputError, match=r"cannot be read or stored by duckdb"):
             engine.view("given_nodes", str(tmp_path / "nodes.parquet"))
+
+
+@pytest.mark.parametrize("nodes", [7, [1, 2], None])
+def test_what_is_no_table(nodes, opened, tmp_path):
+    words = "'nodes' must be a path, or a table of Arrow"
+    with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match=words):
+        engines.score(engine, detector("gnnsafe"), nodes, nodes, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("engine", [engines.DuckDB(memory="1GB"), engines.Spark(), "duckdb"])
+def test_engines_that_were_not_entered(engine, tmp_path):
+    with pytest.raises(InputError, match="'engine' must be one that was entered"):
+        engines.score(engine, detector("gnnsafe"), "nodes", "edges", out=tmp_path / "out")

@@ -52,6 +52,7 @@ class Engine(ABC):
     """Carries out a plan; used as a context, at whose end all that it stored temporarily is removed."""
 
     name: str
+    entered = False
 
     @abstractmethod
     def __enter__(self) -> Engine: ...

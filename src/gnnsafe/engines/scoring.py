@@ -81,6 +81,7 @@ def score(
         NotFittedError: The detector is not fitted or not calibrated.
         InputError: Model or method cannot run there, or a table breaks a rule; nothing is written then.
     """
+    _check_entered(engine)
     calibration = detector.calibrated()
     plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
     require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
@@ -127,6 +128,7 @@ def score_logits(
         NotFittedError: The detector is not calibrated.
         InputError: The method reads more than logits, or a table breaks a rule; nothing is written then.
     """
+    _check_entered(engine)
     if saved.calibration is None:
         raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
     check_out(str(out), remote=engine.name == "spark")
@@ -169,6 +171,11 @@ def _carried_out(
         engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
+
+
+def _check_entered(engine: object) -> None:
+    entered = isinstance(engine, Engine) and engine.entered
+    require(entered, "engine", "be one that was entered", type(engine).__name__, "with engines.DuckDB() as engine: …")
 
 
 def _check_energies(engine: Engine, plan: ScoringPlan) -> None:
