@@ -194,10 +194,10 @@ def test_logits_of_anybodys_model(name, opened, tmp_path):
     check(by_id(tmp_path / "out", graph.node_id[:40]), said, decided)
 
 
-def test_one_engine_for_several_graphs(name, opened, tmp_path):
+def test_one_engine_for_several_graphs(opened, tmp_path):
     """Tables in memory, then in files: nothing of the first graph is in the way of the second, or read for it."""
     made, chosen = detector(GNNSafe(), undirected=True), torch.arange(90) < 40
-    with opened(name, tmp_path / "temp") as engine:
+    with opened("duckdb", tmp_path / "temp") as engine:
         for kind in ("repeated", "loops"):
             graph, out = new_graph(kind), tmp_path / kind
             given = tables(graph) if kind == "repeated" else None

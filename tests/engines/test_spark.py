@@ -18,7 +18,6 @@ from tests.engines.test_equal import (
     test_a_value_worked_out_by_hand,  # noqa: F401 - asked here, too
     test_false_discoveries_by_class_of_scaled_features_in_files,  # noqa: F401 - asked here, too
     test_logits_of_anybodys_model,  # noqa: F401 - asked here, too
-    test_one_engine_for_several_graphs,  # noqa: F401 - asked here, too
 )
 from tests.engines.test_faults import ENVIRONMENT
 from tests.engines.test_inputs import IDS, check_times
@@ -52,6 +51,14 @@ def test_backbones(backbone, undirected, opened, tmp_path):
 @pytest.mark.parametrize("kind", ["bytes", "decimals"])
 def test_ids_of_any_type(kind, opened, tmp_path):
     check_ids(opened, tmp_path, IDS[kind], name="spark")
+
+
+def test_what_is_stored_again_takes_the_place_of_the_former(opened, tmp_path):
+    """As where one engine scores several graphs."""
+    with opened("spark", tmp_path) as engine:
+        for size in (5, 3):
+            engine.create("stored", f"SELECT id FROM range({size})")
+            assert engine.rows("SELECT count(*) FROM stored") == [(size,)]
 
 
 def test_times(opened, tmp_path):
