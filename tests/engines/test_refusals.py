@@ -178,6 +178,25 @@ def test_options_that_mean_nothing_there(more, words, saved, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("command", ["score", "score-logits"])
+def test_an_address_is_no_folder_of_this_machine(command, engine, saved, tmp_path, capsys, monkeypatch):
+    if (command, engine) == ("score-logits", "memory"):
+        pytest.skip("score-logits has engines alone")
+    monkeypatch.chdir(tmp_path)
+    graph = write(new_graph("directed"), tmp_path / "graph")
+    given = (saved, graph) if command == "score" else (graph / "nodes", graph / "edges", "--detector", saved)
+    line = refused(capsys, command, *given, "--engine", engine, "--out", "s3://lake/scores.parquet")
+    assert "'--out' must be on this machine, but with --engine spark (got 's3://lake/scores.parquet')" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+@pytest.mark.parametrize("option", [("--memory", "4GB"), ("--temp", "there"), ("--master", "yarn"), ("--conf", "k=v")])
+def test_memory_heeds_no_option_of_an_engine(option, saved, tmp_path, capsys):
+    line = refused(capsys, "score", saved, tmp_path, *option, "--out", tmp_path / "out.parquet")
+    assert f"'{option[0]}' must be given with --engine " in line
+
+
 def test_what_is_there_is_not_written_over(saved, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()

@@ -25,6 +25,7 @@ from tests.engines.test_inputs import check as check_ids
 from tests.engines.test_refusals import BAD
 
 from gnnsafe import engines
+from gnnsafe.cli import main
 from gnnsafe.errors import InputError
 from gnnsafe.methods import KNN, GNNSafe
 
@@ -63,6 +64,20 @@ def test_what_is_stored_again_takes_the_place_of_the_former(opened, tmp_path):
 
 def test_times(opened, tmp_path):
     check_times(opened, tmp_path, pa.timestamp("us"), name="spark")
+
+
+def test_an_address(opened, tmp_path, capsys):
+    """As s3://… is: the temporary tables and the result lie there, and what is there is seen before any work."""
+    detector("gnnsafe").save(tmp_path / "detector")
+    graph, address = write(new_graph("directed"), tmp_path / "graph"), tmp_path.as_uri()
+    opened("spark", tmp_path)  # whose session the command takes
+    command = ["score", str(tmp_path / "detector"), str(graph), "--engine", "spark", "--out", f"{address}/out"]
+    assert main(command) == 0
+    assert parquet.read_table(tmp_path / "out").num_rows == 90
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["detector", "graph", "out"]
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "'out' must be a new folder (got 'file://" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("case", ["null feature", "unknown ends"])

@@ -142,14 +142,19 @@ class Storage:
             with published(Path(out)) as folder:
                 yield folder.as_uri()
             return
+        self.check_absent(out)
         system, target = self._system(out)
-        require(not system.exists(target), "out", "be a new folder", f"'{out}'", "remove it or name another")
         part = f"{out.rstrip('/')}{PREFIX}{self._session.sparkContext.applicationId}"
         try:
             yield part
             require(system.rename(self._system(part)[1], target), "out", "be a place that can be written", f"'{out}'")
         finally:
             self._delete(part)
+
+    def check_absent(self, out: str) -> None:
+        """Nothing is at an address that would be written over."""
+        system, target = self._system(out)
+        require(not system.exists(target), "out", "be a new folder", f"'{out}'", "remove it or name another")
 
     def _system(self, address: str) -> tuple[Any, Any]:
         context = self._session.sparkContext

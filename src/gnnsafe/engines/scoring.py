@@ -16,7 +16,6 @@ from gnnsafe.detector import Detector
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import graph_tables
 from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
-from gnnsafe.engines.sources import check_out
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
 from gnnsafe.errors import NotFittedError, require
@@ -86,7 +85,7 @@ def score(
     plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
     require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
     assert detector.classifier is not None
-    check_out(str(out), remote=engine.name == "spark")
+    engine.check_out(str(out))
     detector.check_weights()
     plan = detector_plan(
         detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
@@ -131,7 +130,7 @@ def score_logits(
     _check_entered(engine)
     if saved.calibration is None:
         raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
-    check_out(str(out), remote=engine.name == "spark")
+    engine.check_out(str(out))
     plan = logits_plan(saved.method, saved.calibration, task=saved.task)
     known = saved.num_classes or (len(saved.class_names) if saved.class_names else None)
     settings = {"width": known, "both_ways": undirected or saved.undirected, "drop_unknown": drop_unknown_edges}

@@ -102,6 +102,14 @@ class Spark(Engine):
         self.entered = False
         self._stack.close()
 
+    def check_out(self, out: str) -> None:
+        """Also at an address."""
+        if is_remote(out):
+            with self._one_line(out):
+                self.storage.check_absent(out)
+        else:
+            super().check_out(out)
+
     def view(self, name: str, source: Any) -> Any:
         """Name a user's table in SQL."""
         from pyspark.sql.pandas.types import to_arrow_schema
