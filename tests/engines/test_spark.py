@@ -68,7 +68,7 @@ def test_times(opened, tmp_path):
 
 def test_an_address(opened, tmp_path, capsys):
     """As s3://… is: the temporary tables and the result lie there, and what is there is seen before any work."""
-    detector("gnnsafe").save(tmp_path / "detector")
+    detector("msp", "MLP").save(tmp_path / "detector")  # few steps
     graph, address = write(new_graph("directed"), tmp_path / "graph"), tmp_path.as_uri()
     opened("spark", tmp_path)  # whose session the command takes
     command = ["score", str(tmp_path / "detector"), str(graph), "--engine", "spark", "--out", f"{address}/out"]
