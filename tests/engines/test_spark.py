@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
 import numpy as np
+import py4j
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -60,6 +62,11 @@ def test_what_is_stored_again_takes_the_place_of_the_former(opened, tmp_path):
         for size in (5, 3):
             engine.create("stored", f"SELECT id FROM range({size})")
             assert engine.rows("SELECT count(*) FROM stored") == [(size,)]
+
+
+def test_what_py4j_logs_of_ctrl_c_is_not_shown(spark):
+    record = logging.LogRecord("root", logging.ERROR, py4j.__file__, 1, "Exception while sending command.", (), None)
+    assert not logging.getLogger().filter(record)
 
 
 def test_times(opened, tmp_path):
@@ -141,6 +148,7 @@ def test_a_killed_worker_does_not_lose_the_job(cluster):
     process, folder = cluster
     process.wait(timeout=300)
     assert (folder / "said").read_text().endswith("killed 1\n"), (folder / "told").read_text()[-2000:]
+    assert (folder / "told").read_text() == ""  # neither Java nor a worker says anything
     graph, found = new_graph("all"), {}
     for row in parquet.read_table(folder / "out").to_pylist():
         found[row["id"]] = row["score"]

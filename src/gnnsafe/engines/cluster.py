@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -81,11 +82,19 @@ def started(master: str | None, conf: Mapping[str, str]) -> Iterator[Any]:
             told = [*str(error).strip().splitlines()[-1:], *log.read().decode(errors="replace").splitlines()]
             reason = " ".join(line for line in told if not line.startswith("WARNING"))[:300] or type(error).__name__
             raise InputError(f"'master' must be one that Spark starts on (got '{master}': {reason})") from error
+    root = logging.getLogger()
+    root.addFilter(_not_py4j)
     try:
         yield session
     finally:
+        root.removeFilter(_not_py4j)
         if not running:
             session.stop()
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """What py4j logs with a traceback, on Ctrl-C for one, it also raises."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _start_java(settings: Mapping[str, str], log: IO[bytes]) -> None:
