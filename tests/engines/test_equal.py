@@ -192,3 +192,18 @@ def test_logits_of_anybodys_model(name, opened, tmp_path):
         )  # fmt: skip
     decided = made.decide(graph, false_alarm=0.1, mask=torch.arange(90) < 40).of(torch.arange(90) < 40)
     check(by_id(tmp_path / "out", graph.node_id[:40]), said, decided)
+
+
+def test_one_engine_for_several_graphs(opened, tmp_path):
+    """Tables in memory, then in files: nothing of the first graph is in the way of the second, or read for it."""
+    made, chosen = detector(GNNSafe(), undirected=True), torch.arange(90) < 40
+    with opened("duckdb", tmp_path / "temp") as engine:
+        for kind in ("repeated", "loops"):
+            graph, out = new_graph(kind), tmp_path / kind
+            given = tables(graph) if kind == "repeated" else None
+            folder = None if given else write(graph, tmp_path / "files")
+            nodes, edges = (getattr(given, t) if given else str(folder / t) for t in ("nodes", "edges"))
+            asked = Asked(false_alarm=0.1, nodes=[str(node) for node in graph.node_id[:40]])
+            said = engines.score(engine, made, nodes, edges, out=out, asked=asked)
+            decided = made.decide(graph, false_alarm=0.1, mask=chosen).of(chosen)
+            check(by_id(out, graph.node_id[:40]), said, decided)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
 import numpy as np
+import py4j
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -25,6 +27,7 @@ from tests.engines.test_inputs import check as check_ids
 from tests.engines.test_refusals import BAD
 
 from gnnsafe import engines
+from gnnsafe.cli import main
 from gnnsafe.errors import InputError
 from gnnsafe.methods import KNN, GNNSafe
 
@@ -53,8 +56,35 @@ def test_ids_of_any_type(kind, opened, tmp_path):
     check_ids(opened, tmp_path, IDS[kind], name="spark")
 
 
+def test_what_is_stored_again_takes_the_place_of_the_former(opened, tmp_path):
+    """As where one engine scores several graphs."""
+    with opened("spark", tmp_path) as engine:
+        for size in (5, 3):
+            engine.create("stored", f"SELECT id FROM range({size})")
+            assert engine.rows("SELECT count(*) FROM stored") == [(size,)]
+
+
+def test_what_py4j_logs_of_ctrl_c_is_not_shown(spark):
+    record = logging.LogRecord("root", logging.ERROR, py4j.__file__, 1, "Exception while sending command.", (), None)
+    assert not logging.getLogger().filter(record)
+
+
 def test_times(opened, tmp_path):
     check_times(opened, tmp_path, pa.timestamp("us"), name="spark")
+
+
+def test_an_address(opened, tmp_path, capsys):
+    """As s3://… is: the temporary tables and the result lie there, and what is there is seen before any work."""
+    detector("msp", "MLP").save(tmp_path / "detector")  # few steps
+    graph, address = write(new_graph("directed"), tmp_path / "graph"), tmp_path.as_uri()
+    opened("spark", tmp_path)  # whose session the command takes
+    command = ["score", str(tmp_path / "detector"), str(graph), "--engine", "spark", "--out", f"{address}/out"]
+    assert main(command) == 0
+    assert parquet.read_table(tmp_path / "out").num_rows == 90
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["detector", "graph", "out"]
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "'out' must be a new folder (got 'file://" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("case", ["null feature", "unknown ends"])
@@ -118,6 +148,7 @@ def test_a_killed_worker_does_not_lose_the_job(cluster):
     process, folder = cluster
     process.wait(timeout=300)
     assert (folder / "said").read_text().endswith("killed 1\n"), (folder / "told").read_text()[-2000:]
+    assert (folder / "told").read_text() == ""  # neither Java nor a worker says anything
     graph, found = new_graph("all"), {}
     for row in parquet.read_table(folder / "out").to_pylist():
         found[row["id"]] = row["score"]

@@ -20,6 +20,7 @@ __all__ = [
     "ENGINES",
     "add_engine_options",
     "asked_of",
+    "check_engine_options",
     "engine_answer",
     "listed_nodes",
     "opened",
@@ -51,15 +52,23 @@ def add_engine_options(parser: Any, engines: tuple[str, ...]) -> None:
     group.add_argument("--conf", metavar="K=V", type=setting, action="append", default=[], help="with spark: a setting")
 
 
+def check_engine_options(arguments: argparse.Namespace) -> None:
+    """No option is given that the engine would not heed."""
+    name, out = arguments.engine, str(arguments.out)
+    owners = {"memory": ("duckdb",), "master": ("spark",), "conf": ("spark",), "temp": ("duckdb", "spark")}
+    for option, engines in owners.items():
+        heeded = not getattr(arguments, option) or name in engines
+        require(heeded, f"--{option}", f"be given with --engine {' or '.join(engines)}", f"--engine {name}")
+    require("://" not in out or name == "spark", "--out", "be on this machine, but with --engine spark", f"'{out}'")
+
+
 def opened(arguments: argparse.Namespace) -> Engine:
     """The engine that the options name."""
     from gnnsafe.engines import DuckDB, Spark
     from gnnsafe.engines.sources import is_remote
 
+    check_engine_options(arguments)
     out, name = str(arguments.out), arguments.engine
-    for option, owner in (("memory", "duckdb"), ("master", "spark"), ("conf", "spark")):
-        given = getattr(arguments, option)
-        require(not given or name == owner, f"--{option}", f"be given with --engine {owner}", f"--engine {name}")
     beside = out.rstrip("/").rpartition("/")[0] if is_remote(out) else str(Path(out).absolute().parent)
     temp = arguments.temp or beside
     if name == "duckdb":

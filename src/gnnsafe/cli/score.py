@@ -14,6 +14,7 @@ from gnnsafe.cli.engines import (
     ENGINES,
     add_engine_options,
     asked_of,
+    check_engine_options,
     engine_answer,
     listed_nodes,
     opened,
@@ -71,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graphs", metavar="GRAPH", nargs="+", type=place, help=GRAPH)
     parser.add_argument(
-        "--out", metavar="FILE", type=path, required=True, help="the table to write, .parquet or .csv by its ending; "
+        "--out", metavar="FILE", type=place, required=True, help="the table to write, .parquet or .csv by its ending; "
         "for several graphs the folder of their tables",
     )  # fmt: skip
     level = parser.add_mutually_exclusive_group()
@@ -112,6 +113,7 @@ def _score(arguments: argparse.Namespace) -> Answer:
     require(not arguments.storey or arguments.fdr, "--storey", "be given with --fdr", "no --fdr")
     if arguments.engine != "memory":
         return _score_in_engine(arguments)
+    check_engine_options(arguments)
     page = _page(arguments)
     tables = _tables(arguments)
     from gnnsafe.engines.fits import check_fits  # with pyarrow, which is there if a table can be written
@@ -158,7 +160,7 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     asked = asked_of(arguments, default=FALSE_ALARM)
     with opened(arguments) as engine:
         how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
-        said = score(engine, detector, nodes, edges, out=str(arguments.out), asked=asked, **how)
+        said = score(engine, detector, nodes, edges, out=arguments.out, asked=asked, **how)
     answer = engine_answer(said, asked)
     return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": said.out}]})
 
@@ -197,18 +199,16 @@ def _page(arguments: argparse.Namespace) -> Path | None:
 def _tables(arguments: argparse.Namespace) -> dict[str, Path]:
     """Where each graph's table goes; none is a file that is read."""
     graphs: list[str] = arguments.graphs
-    inputs = given_files(arguments)
+    inputs, out = given_files(arguments), Path(arguments.out)
     if len(graphs) == 1:
-        tables = [writable("--out", arguments.out, file=FILE, inputs=inputs)]
+        tables = [writable("--out", out, file=FILE, inputs=inputs)]
         check_ending("--out", tables[0])
         return dict(zip(graphs, tables, strict=True))
     require(arguments.edges is None, "--edges", "be left out for several graphs", arguments.edges)
     names = [Path(graph).absolute().stem for graph in graphs]
     require(len({*names}) == len(names), "GRAPH", "have names of their own, as their tables do", ", ".join(names))
-    require(not arguments.out.is_file(), "--out", "be a folder for several graphs", f"'{arguments.out}'")
-    tables = [
-        writable("--out", arguments.out / f"{name}.parquet", file=f"{name}.parquet", inputs=inputs) for name in names
-    ]
+    require(not out.is_file(), "--out", "be a folder for several graphs", f"'{out}'")
+    tables = [writable("--out", out / f"{name}.parquet", file=f"{name}.parquet", inputs=inputs) for name in names]
     check_ending("--out", tables[0])
     return dict(zip(graphs, tables, strict=True))
 

@@ -13,8 +13,18 @@ from torch import Tensor
 
 from gnnsafe.datasets.reading.refusal import refusal, shown
 from gnnsafe.engines.inputs import FeatureColumns
+from gnnsafe.errors import InputError
 
-__all__ = ["feature_rows"]
+__all__ = ["arrow_table", "feature_rows"]
+
+
+def arrow_table(name: str, source: Any) -> Any:
+    """A user's table in memory: Arrow's, pandas', polars', or columns by name."""
+    try:
+        return pa.table(source)
+    except (TypeError, ValueError) as error:
+        rule = f"'{name}' must be a path, or a table of Arrow, pandas or polars"
+        raise InputError(f"{rule} (got {type(source).__name__}: {error})") from error
 
 
 def feature_rows(batch: Any, rows: FeatureColumns) -> Tensor:

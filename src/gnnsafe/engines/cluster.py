@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gnnsafe.engines.sources import is_remote
 from gnnsafe.engines.workspace import PREFIX, published, workspace
@@ -62,28 +64,48 @@ def started(master: str | None, conf: Mapping[str, str]) -> Iterator[Any]:
     local = not running and (master or "local").startswith("local")
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers are of this environment
-    builder = SparkSession.builder.appName("gnnsafe")
-    settings = {
+    settings: dict[str, Any] = {
+        "spark.app.name": "gnnsafe",
         "spark.sql.autoBroadcastJoinThreshold": BROADCAST,
         "spark.ui.showConsoleProgress": "false",
-        **({} if running else QUIET),
+        **({} if running else {"spark.master": master or "local[*]", **QUIET}),
         **(LOCAL if local else {}),
         **conf,
     }
-    if not running:
-        builder = builder.master(master or "local[*]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:  # py4j's and Spark's own have no root of their own
-        reason = str(error).strip().splitlines()[-1][:300] if str(error) else type(error).__name__
-        raise InputError(f"'master' must be one that Spark starts on (got '{master}': {reason})") from error
+    with tempfile.TemporaryFile() as log:
+        try:
+            if not running and "spark.log.level" not in conf:
+                _start_java(settings, log)
+            session = SparkSession.builder.config(map=settings).getOrCreate()
+        except Exception as error:  # py4j's and Spark's own have no root of their own
+            log.seek(0)
+            told = [*str(error).strip().splitlines()[-1:], *log.read().decode(errors="replace").splitlines()]
+            reason = " ".join(line for line in told if not line.startswith("WARNING"))[:300] or type(error).__name__
+            raise InputError(f"'master' must be one that Spark starts on (got '{master}': {reason})") from error
+    root = logging.getLogger()
+    root.addFilter(_not_py4j)
     try:
         yield session
     finally:
+        root.removeFilter(_not_py4j)
         if not running:
             session.stop()
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """What py4j logs with a traceback, on Ctrl-C for one, it also raises."""
+    return "py4j" not in Path(record.pathname).parts
+
+
+def _start_java(settings: Mapping[str, str], log: IO[bytes]) -> None:
+    """What Java and the workers say goes to a file, so that an error of ours is the only line."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:  # else it runs since a session before
+        conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
+        gateway = launch_gateway(conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
 
 
 def beside(session: Any) -> Any:
@@ -129,14 +151,19 @@ class Storage:
             with published(Path(out)) as folder:
                 yield folder.as_uri()
             return
+        self.check_absent(out)
         system, target = self._system(out)
-        require(not system.exists(target), "out", "be a new folder", f"'{out}'", "remove it or name another")
         part = f"{out.rstrip('/')}{PREFIX}{self._session.sparkContext.applicationId}"
         try:
             yield part
             require(system.rename(self._system(part)[1], target), "out", "be a place that can be written", f"'{out}'")
         finally:
             self._delete(part)
+
+    def check_absent(self, out: str) -> None:
+        """Nothing is at an address that would be written over."""
+        system, target = self._system(out)
+        require(not system.exists(target), "out", "be a new folder", f"'{out}'", "remove it or name another")
 
     def _system(self, address: str) -> tuple[Any, Any]:
         context = self._session.sparkContext

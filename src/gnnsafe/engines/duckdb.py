@@ -15,7 +15,7 @@ import pyarrow as pa
 import torch
 from pyarrow import parquet
 
-from gnnsafe.engines.batches import feature_rows
+from gnnsafe.engines.batches import arrow_table, feature_rows
 from gnnsafe.engines.columns import ColumnFile, Writer, arrow_rows, spans
 from gnnsafe.engines.engine import Column, Engine, Function, Step
 from gnnsafe.engines.grid import EdgeGrid, GridWriter
@@ -78,6 +78,7 @@ class DuckDB(Engine):
         with self._stack:
             self._open(duckdb)
             self._stack = self._stack.pop_all()  # all went well: it is closed at the end, not here
+        self.entered = True
         return self
 
     def _open(self, duckdb: Any) -> None:
@@ -99,6 +100,7 @@ class DuckDB(Engine):
         self._made = 0
 
     def __exit__(self, *error: object) -> None:
+        self.entered = False
         self._stack.close()
 
     def view(self, name: str, source: Any) -> Any:
@@ -107,7 +109,8 @@ class DuckDB(Engine):
             if isinstance(source, str | os.PathLike):
                 self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT * FROM {scan(str(source))}")
             else:
-                self._connection.register(name, pa.table(source))
+                self._connection.execute(f"DROP VIEW IF EXISTS {name}")
+                self._connection.register(name, arrow_table(name.removeprefix("given_"), source))
             return self._query(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
 
     def quoted(self, name: str) -> str:
@@ -139,6 +142,9 @@ class DuckDB(Engine):
 
     def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> FileTable:
         """The nodes' features through the step, in the order in which they come; then the edges, by these numbers."""
+        for file in self.folder.iterdir():  # of a graph before
+            if file.is_file():
+                file.unlink()
         files, nodes = self._nodes(graph, step)
         numbering = numbered(self, graph, nodes)
         self.grid, counts = self._edges(graph, numbering, nodes, width, leaving)
@@ -219,7 +225,7 @@ class DuckDB(Engine):
                 add(pa.record_batch(list(columns.values()), list(columns)))
                 place += batch.num_rows
         require(place > 0, graph.rows.name, "have at least one row", "none")
-        self._connection.execute(f"CREATE TEMP VIEW ids AS SELECT * FROM read_parquet('{_text(path)}')")
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW ids AS SELECT * FROM read_parquet('{_text(path)}')")
         return writer.files, place
 
     def _edges(
@@ -256,8 +262,7 @@ class DuckDB(Engine):
         try:
             yield
         except self._errors as error:
-            reason = re.sub(r"\s+", " ", str(error).strip())
-            raise InputError(f"'{source}' cannot be read or stored by duckdb ({reason[:300]})") from error
+            raise InputError(f"'{source}' cannot be read or stored by duckdb ({_reason(str(error))})") from error
 
     @contextmanager
     def _full_disk(self) -> Iterator[None]:
@@ -271,3 +276,10 @@ class DuckDB(Engine):
 
 def _text(path: Path) -> str:
     return str(path).replace("'", "''")
+
+
+def _reason(text: str) -> str:
+    """What DuckDB complains of in one line: without the query, and without the offsets of a write that failed."""
+    written = re.search(r'"exception_message":"((?:[^"\\]|\\.)*)"', text)
+    reason = written[1].replace('\\"', "'") if written else text.partition("\n\nLINE ")[0]
+    return re.sub(r"\s+", " ", reason.strip())[:300]

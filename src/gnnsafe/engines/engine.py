@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor
 
 from gnnsafe.engines.inputs import GraphTables
+from gnnsafe.engines.sources import is_remote
+from gnnsafe.engines.workspace import check_absent
+from gnnsafe.errors import require
 
 __all__ = ["COUNTS", "LEAVING", "Block", "Column", "Engine", "Function", "Step"]
 
@@ -52,12 +56,18 @@ class Engine(ABC):
     """Carries out a plan; used as a context, at whose end all that it stored temporarily is removed."""
 
     name: str
+    entered = False
 
     @abstractmethod
     def __enter__(self) -> Engine: ...
 
     @abstractmethod
     def __exit__(self, *error: object) -> None: ...
+
+    def check_out(self, out: str) -> None:
+        """The result can be written there, and nothing is there that would be written over."""
+        require(not is_remote(out), "out", "be a folder of this machine, but with spark", f"'{out}'")
+        check_absent(Path(out))
 
     @abstractmethod
     def view(self, name: str, source: Any) -> Any:

@@ -50,6 +50,8 @@ class GraphTables:
     nodes: str
     """Gives `id`, `moment` where there are times, and the columns c0, c1, … of `rows`."""
     edges: str
+    ends: str
+    """The same, and beside them the ends as they were given: given_source, given_target."""
     rows: FeatureColumns
     id_type: str | None
     """What `id` is cast to in the end; None: it is as it was."""
@@ -97,13 +99,18 @@ def graph_tables(
     features = [f"{engine.quoted(name)} AS c{place}" for place, name in enumerate(rows.columns)]
     moment = None if time is None else _moment(engine, engine.quoted(time), node_schema.field(time).type)
     times = [] if moment is None else [f"{moment} AS moment"]
+    if moment is not None:
+        ((lost,),) = engine.rows(f"SELECT count(*) - count({moment}) FROM given_nodes")
+        require(lost == 0, "timestamp", "be a finite number or a date for every node", f"{lost} without")
     source, target = (
         _key(engine.quoted(end), kind, casts, trimmed=trimmed) for end, kind in zip(ends, kinds[1:], strict=True)
     )
+    as_given = (f"{engine.quoted(end)} AS given_{name}" for end, name in zip(ends, ("source", "target"), strict=True))
+    keys = f"{source} AS source, {target} AS target"
     written = {"whole": "BIGINT", "wide": "UBIGINT"}.get(kinds[0])
     return GraphTables(
         f"SELECT {', '.join([f'{own} AS id', *times, *features])} FROM given_nodes",
-        f"SELECT {source} AS source, {target} AS target FROM given_edges",
+        f"SELECT {keys} FROM given_edges", f"SELECT {keys}, {', '.join(as_given)} FROM given_edges",
         rows, written if casts not in (None, written) else None, casts == "BIGINT", moment is not None,
         both_ways, drop_unknown,
     )  # fmt: skip
@@ -134,7 +141,14 @@ def _moment(engine: Engine, column: str, kind: Any) -> str | None:
         return engine.seconds(column, zoned=getattr(kind, "tz", None) is not None)
     if not is_number(kind):
         return None
-    return f"CAST({column} AS {'BIGINT' if pa.types.is_integer(kind) else 'DOUBLE'})"
+    if pa.types.is_integer(kind):
+        return f"CAST({column} AS BIGINT)"
+    return f"CASE WHEN {_finite(column)} THEN CAST({column} AS DOUBLE) END"
+
+
+def _finite(column: str) -> str:
+    """Not by ISNAN or a bound: the smallest and largest values in a Parquet file leave NaN out, DuckDB trusts them."""
+    return f"{column} - {column} = 0"
 
 
 def _kind(file: Path, schema: Any, name: str) -> str:
@@ -177,7 +191,7 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
 def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> str:
     """An id as SQL: text is compared letter by letter, without the spaces around it where the nodes' are numbers.
 
-    A number that the nodes' type has not is no node's id: null.
+    A number that the nodes' type has not is no node's id, nor is one that is not finite: null.
     """
     if cast is None:
         return column
@@ -185,9 +199,10 @@ def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> 
         text = f"CAST({column} AS STRING)"
         return f"NULLIF({f'TRIM({text})' if trimmed else text}, '')"
     if kind == "float" and cast == "BIGINT":
-        return f"CASE WHEN {column} = FLOOR({column}) AND ABS({column}) < 9.2e18 THEN CAST({column} AS BIGINT) END"
+        whole = f"{_finite(column)} AND {column} = FLOOR({column}) AND ABS({column}) < 9.2e18"
+        return f"CASE WHEN {whole} THEN CAST({column} AS BIGINT) END"
     if kind == "float":
-        return f"NULLIF(CAST({column} AS DOUBLE), CAST('NaN' AS DOUBLE))"
+        return f"CASE WHEN {_finite(column)} THEN CAST({column} AS DOUBLE) END"
     if cast == "DOUBLE":
         return f"CASE WHEN {column} BETWEEN {-EXACT} AND {EXACT} THEN CAST({column} AS DOUBLE) END"
     return f"CAST({column} AS {cast})"

@@ -71,8 +71,8 @@ def check_ids(engine: Engine, graph: GraphTables) -> None:
 
 def unknown_ends(engine: Engine, graph: GraphTables, lost: int, total: int) -> GraphFileError:
     """The error to raise where edges have ends that no node is."""
-    query = "SELECT {end} FROM ({edges}) AS e WHERE NOT EXISTS (SELECT 1 FROM ids AS n WHERE n.id = e.{end}) LIMIT 1"
-    found = {end: engine.rows(query.format(end=end, edges=graph.edges)) for end in ("source", "target")}
+    query = "SELECT given_{0} FROM ({1}) AS e WHERE NOT EXISTS (SELECT 1 FROM ids AS n WHERE n.id = e.{0}) LIMIT 1"
+    found = {end: engine.rows(query.format(end, graph.ends)) for end in ("source", "target")}
     end = next(end for end, rows in found.items() if rows)
     problem = f"must be the id of a node (got {shown(found[end][0][0])}, one of {lost:,} such edges of {total:,})"
     remedy = "add the node, or leave such edges out (--drop-unknown-edges)"

@@ -16,7 +16,6 @@ from gnnsafe.detector import Detector
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import graph_tables
 from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
-from gnnsafe.engines.sources import check_out
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
 from gnnsafe.errors import NotFittedError, require
@@ -81,11 +80,12 @@ def score(
         NotFittedError: The detector is not fitted or not calibrated.
         InputError: Model or method cannot run there, or a table breaks a rule; nothing is written then.
     """
+    _check_entered(engine)
     calibration = detector.calibrated()
     plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
     require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
     assert detector.classifier is not None
-    check_out(str(out), remote=engine.name == "spark")
+    engine.check_out(str(out))
     detector.check_weights()
     plan = detector_plan(
         detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
@@ -127,9 +127,10 @@ def score_logits(
         NotFittedError: The detector is not calibrated.
         InputError: The method reads more than logits, or a table breaks a rule; nothing is written then.
     """
+    _check_entered(engine)
     if saved.calibration is None:
         raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
-    check_out(str(out), remote=engine.name == "spark")
+    engine.check_out(str(out))
     plan = logits_plan(saved.method, saved.calibration, task=saved.task)
     known = saved.num_classes or (len(saved.class_names) if saved.class_names else None)
     settings = {"width": known, "both_ways": undirected or saved.undirected, "drop_unknown": drop_unknown_edges}
@@ -169,6 +170,11 @@ def _carried_out(
         engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
+
+
+def _check_entered(engine: object) -> None:
+    entered = isinstance(engine, Engine) and engine.entered
+    require(entered, "engine", "be one that was entered", type(engine).__name__, "with engines.DuckDB() as engine: …")
 
 
 def _check_energies(engine: Engine, plan: ScoringPlan) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gnnsafe.engines.workspace import check_absent
 from gnnsafe.errors import InputError, require
 
-__all__ = ["available", "check_out", "check_there", "is_delta", "is_remote", "scan", "sized", "table_in"]
+__all__ = ["available", "check_there", "is_delta", "is_remote", "scan", "sized", "table_in"]
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -105,11 +104,3 @@ def _parts(folder: Path) -> list[str]:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def check_out(out: str, *, remote: bool) -> None:
-    """Nothing is there that would be written over; an address is Spark's to check, and to write to."""
-    if is_remote(out):
-        require(remote, "out", "be a folder of this machine, but with spark", f"'{out}'")
-    else:
-        check_absent(Path(out))

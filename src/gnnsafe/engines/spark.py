@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch
 
 from gnnsafe import errors
-from gnnsafe.engines.batches import feature_rows
+from gnnsafe.engines.batches import arrow_table, feature_rows
 from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
 from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
 from gnnsafe.engines.inputs import FeatureColumns, GraphTables
@@ -84,6 +84,7 @@ class Spark(Engine):
         with self._stack:
             self._open()
             self._stack = self._stack.pop_all()  # all went well: it is closed at the end, not here
+        self.entered = True
         return self
 
     def _open(self) -> None:
@@ -98,14 +99,24 @@ class Spark(Engine):
         self._made = 0
 
     def __exit__(self, *error: object) -> None:
+        self.entered = False
         self._stack.close()
+
+    def check_out(self, out: str) -> None:
+        """Also at an address."""
+        if is_remote(out):
+            with self._one_line(out):
+                self.storage.check_absent(out)
+        else:
+            super().check_out(out)
 
     def view(self, name: str, source: Any) -> Any:
         """Name a user's table in SQL."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         with self._one_line(source if isinstance(source, str) else name):
-            frame = self._frame_from(str(source)) if isinstance(source, str | os.PathLike) else self._frame(source)
+            path = isinstance(source, str | os.PathLike)
+            frame = self._frame_from(str(source)) if path else self._frame(name.removeprefix("given_"), source)
             self._named(name, frame)
             return to_arrow_schema(frame.schema, timezone="UTC")
 
@@ -116,14 +127,14 @@ class Spark(Engine):
         reader = self.spark.read.format("delta" if is_delta(path) else "parquet")
         return reader.option("recursiveFileLookup", str(folder and not is_delta(path)).lower()).load(where)
 
-    def _frame(self, source: Any) -> Any:
+    def _frame(self, name: str, source: Any) -> Any:
         """A table in memory, or a data frame of the user's session, which ours sees by a global name."""
         if not hasattr(source, "sparkSession"):
-            return self.spark.createDataFrame(pa.table(source))
-        name = f"gnnsafe_{secrets.token_hex(8)}"
-        source.createGlobalTempView(name)
-        self._stack.callback(source.sparkSession.catalog.dropGlobalTempView, name)
-        return self.spark.table(f"global_temp.{name}")
+            return self.spark.createDataFrame(arrow_table(name, source))
+        view = f"gnnsafe_{secrets.token_hex(8)}"
+        source.createGlobalTempView(view)
+        self._stack.callback(source.sparkSession.catalog.dropGlobalTempView, view)
+        return self.spark.table(f"global_temp.{view}")
 
     def _named(self, name: str, frame: Any) -> None:
         frame.createOrReplaceTempView(name)
@@ -153,7 +164,7 @@ class Spark(Engine):
     def _stored(self, name: str, frame: Any) -> None:
         """Written and read again: what made it is forgotten, so that a step costs no more than the one before."""
         path = self.storage.path(name)
-        frame.write.parquet(path)
+        frame.write.mode("overwrite").parquet(path)  # there is one of a graph before, or none
         self._named(name, self.spark.read.schema(frame.schema).parquet(path))
 
     def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Frame:

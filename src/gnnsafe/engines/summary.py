@@ -9,7 +9,6 @@ import numpy as np
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.quantiles import order_statistics, quantiles
 from gnnsafe.engines.texts import bar_counts, double, flagged_rows, periods, said_about_all
-from gnnsafe.errors import require
 from gnnsafe.report.decisions import ENDS, PERIOD_ENDS, Summary, bin_edges
 
 __all__ = ["Summary", "summarise"]
@@ -26,8 +25,6 @@ def summarise(engine: Engine, table: str, limit: float, out: str, *, times: bool
 
 
 def _periods(engine: Engine, table: str, rows: str, nodes: int) -> list[tuple[Any, Any, int, float, float]]:
-    ((given,),) = engine.rows(f"SELECT count(moment) FROM {table}")
-    require(given == nodes, "timestamp", "be given for every node", f"{nodes - given} without")
     places = [int(np.floor(share * (nodes - 1))) for share in PERIOD_ENDS]
     cuts = sorted({*order_statistics(engine, table, "moment", places)})
     found = engine.rows(periods(rows, [str(cut) if isinstance(cut, int) else double(cut) for cut in cuts]))

@@ -35,6 +35,7 @@ EMBEDDINGS = (KNN, Mahalanobis, DiffusedKNN, ViM)
 DEGREES = (DegreeBalance, InDegree, OutDegree)
 ALL = (*LOGITS, *EMBEDDINGS, *DEGREES, OutOfPlace, CentredCosine)
 REMEDY = "score in memory (--engine memory), or by another method: gnnsafe refit … --method two-scale"
+LOGITS_REMEDY = "fit and calibrate a detector with one of these"
 FOREIGN = "write its logits to a table and take score-logits"
 
 
@@ -58,14 +59,15 @@ def check_method(method: Method, *, logits_only: bool) -> None:
     """It reads a node's own outputs, or what is known to be aggregated from neighbours, and propagates all alike."""
     known = LOGITS if logits_only else (*ALL, TwoScale)
     names = ", ".join(one.__name__ for one in known)
-    rule = f"be one that runs in an engine ({names}, propagated or not)"
+    rule = f"be one that runs in an engine {'on logits alone ' if logits_only else ''}({names}, propagated or not)"
+    remedy = LOGITS_REMEDY if logits_only else REMEDY
     weighs = type(method) is TwoScale and not logits_only
     for one in method.parts() if weighs else (method,):
         inner = innermost(one)
         runs = type(inner) in (LOGITS if logits_only else ALL)
         moved = isinstance(inner, Mahalanobis) and inner.epsilon > 0
-        require(runs and not moved, "method", rule, repr(inner), REMEDY)
-        require(_alike(one), "method", "weigh neighbours equally in an engine", repr(one), REMEDY)
+        require(runs and not moved, "method", rule, repr(inner), remedy)
+        require(_alike(one), "method", "weigh neighbours equally in an engine", repr(one), remedy)
 
 
 def _alike(method: Method) -> bool:

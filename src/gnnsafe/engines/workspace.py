@@ -29,7 +29,8 @@ def workspace(parent: Path) -> Iterator[Path]:
         folder = parent / f"{PREFIX}{secrets.token_hex(8)}"
         folder.mkdir()
     except OSError as error:
-        raise InputError(f"'temp' must be a folder that can be written (got '{parent}': {error.strerror})") from error
+        rule = "'temp', by default the folder that 'out' is in, must be a folder that can be written"
+        raise InputError(f"{rule} (got '{parent}': {error.strerror})") from error
     lock = os.open(folder, os.O_RDONLY)
     _lock(lock)
     try:
