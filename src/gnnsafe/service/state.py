@@ -86,9 +86,10 @@ class Service:
         self.limits.check_graph(data.x.shape[0], data.edge_index.shape[1])
         if self.watch is not None and len(data.x) and model.name == self.models.first:
             observed = observe(copy.copy(model.detector), data, name=name, false_alarm=self.false_alarm)
-            p, calibration = observed.decisions.p_values, model.detector.calibrated()
-            flags = calibration.decisions(p, false_alarm=false_alarm, fdr=fdr)
-            decisions = replace(observed.decisions, flags=flags)
+            decisions = observed.decisions
+            if false_alarm != self.false_alarm:
+                flags = model.detector.calibrated().decisions(decisions.p_values, false_alarm=false_alarm, fdr=fdr)
+                decisions = replace(decisions, flags=flags)
             self.watch.add(model.detector, observed)
         else:
             decisions = model.decide(data, false_alarm=false_alarm, fdr=fdr)
