@@ -94,6 +94,7 @@ def test_the_report_needs_no_network_and_escapes_names(folder, tmp_path, capsys)
         (["detector", "monday.pt", "--history", "mysql://x/y"], "PostgreSQL"),
         (["detector", "monday.pt", "--history", "h.db", "--alpha", "0"], "must lie in (0, 1)"),
         (["detector", "monday.pt", "--history", "h.db", "--webhook", "ftp://x"], "'--webhook' must be a URL"),
+        (["detector", "monday.pt", "--history", "h.db", "--webhook", "http://x:99999"], "'--webhook' must be a URL"),
         (["detector", "monday.pt", "--history", "h.db", "--report", "monday.pt"], "must be no file that is read"),
         (["detector", "nowhere.pt", "--history", "h.db"], "nowhere.pt"),
         (["detector", "monday.pt"], "--history"),

@@ -19,7 +19,7 @@ import torch
 import gnnsafe
 from gnnsafe.errors import HistoryError, InputError
 from gnnsafe.models import GCN
-from gnnsafe.monitoring import Alarm, History, Judgement, detector_digest, observe
+from gnnsafe.monitoring import Alarm, History, Judgement, detector_digest, gather, observe
 from gnnsafe.monitoring.entry import Observation
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +77,24 @@ def test_a_node_that_another_writer_counted_does_not_count_again(detector, graph
         assert yours.append(observe(detector, graphs(5))).counted == 0
         assert yours.append(observe(detector, graphs(6))).counted == 150
         assert mine.append(observe(detector, graphs(6))).counted == 0  # though it has read the history before
+
+
+def test_graphs_gathered_are_one_entry_and_a_node_counts_once(detector, graphs):
+    days = [graphs(5), graphs(6, num_nodes=40), graphs(5)]
+    parts = [observe(detector, day, name="request") for day in days]
+    both = gather(detector, parts, name="3 requests")
+    entry, ends = both.entry, [one.entry for one in parts]
+    assert (entry.name, entry.time, entry.level) == ("3 requests", ends[-1].time, ends[-1].level)
+    for name in ("nodes", "edges", "flagged"):
+        assert getattr(entry, name) == sum(getattr(one, name) for one in ends)
+    assert entry.degrees["isolated"] == sum(one.degrees["isolated"] for one in ends)
+    x = torch.cat([day.x for day in days])
+    assert np.allclose(entry.features.mean, x.mean(dim=0), atol=1e-5)
+    assert np.allclose(entry.features.deviation, x.std(dim=0, correction=0), atol=1e-5)
+    with History.open("sqlite:///:memory:") as alone, History.open("sqlite:///:memory:") as together:
+        counted = [alone.append(one) for one in parts]
+        last = together.append(both)
+    assert last.total == counted[-1].total == sum(one.counted for one in counted)
 
 
 def test_a_node_counts_once_and_one_that_taught_never(detector, known_graph, graphs, tmp_path):

@@ -13,6 +13,8 @@ expect = pytest.importorskip("playwright.sync_api").expect
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
+TOKEN = "token-of-many-letters"
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: the page was not tried in a browser")
 
 
@@ -23,7 +25,9 @@ def served(folders, graph, tmp_path_factory):
     folder = tmp_path_factory.mktemp("browsed")
     ids = np.array(graph.node_id)
     np.savez(folder / "graph.npz", x=graph.x.numpy(), edge_index=graph.edge_index.numpy(), node_id=ids)
-    with serving(f"blocks={folders[0]}", "--graph", folder / "graph.npz", "--history", folder / "h.db") as service:
+    (folder / "token").write_text(TOKEN)
+    files = ("--graph", folder / "graph.npz", "--history", folder / "h.db", "--token-file", folder / "token")
+    with serving(f"blocks={folders[0]}", *files) as service:
         yield service
 
 
@@ -37,10 +41,24 @@ def browser():
         opened.close()
 
 
+@pytest.fixture(scope="module")
+def opened_page(browser, served):
+    """Pages of one who has logged in by the form, as a browser sends it."""
+    first = browser.new_page(base_url=served.url, java_script_enabled=False)
+    first.goto("/nodes")  # which leads to the form
+    for token, heading in (("wrong", "Log in"), (TOKEN, "Calm")):
+        first.get_by_label("Token").fill(token)
+        first.get_by_label("Token").press("Enter")
+        first.get_by_role("heading", level=1, name=heading).wait_for()
+    state = first.context.storage_state()
+    first.close()
+    return lambda **settings: browser.new_page(base_url=served.url, storage_state=state, **settings)
+
+
 @pytest.fixture
-def page(browser, served):
+def page(opened_page):
     """A page whose console stays empty: no script is refused, no file is missing."""
-    opened, told = browser.new_page(base_url=served.url), []
+    opened, told = opened_page(), []
     opened.on("console", lambda message: told.append(message.text))
     opened.on("pageerror", lambda error: told.append(str(error)))
     opened.on("dialog", lambda dialog: told.append(f"dialog {dialog.message}"))
@@ -108,8 +126,8 @@ def test_an_uploaded_graph_is_scored_and_a_wrong_one_explained(page, graph, tmp_
     assert "<i>" in page.locator("#result tbody tr").first.inner_text()
 
 
-def test_what_is_wrong_with_an_upload_is_said(browser, served, tmp_path):
-    page = browser.new_page(base_url=served.url)
+def test_what_is_wrong_with_an_upload_is_said(opened_page, tmp_path):
+    page = opened_page()
     (tmp_path / "nodes.csv").write_text("id,f0\n1,many\n")
     page.goto("/upload")
     page.get_by_label("Nodes").set_input_files(tmp_path / "nodes.csv")
@@ -121,8 +139,8 @@ def test_what_is_wrong_with_an_upload_is_said(browser, served, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/nodes/n17", "/upload", "/docs"])
-def test_on_a_phone_in_the_dark_nothing_is_cut_off(browser, served, path):
-    page = browser.new_page(base_url=served.url, viewport={"width": 360, "height": 740}, color_scheme="dark")
+def test_on_a_phone_in_the_dark_nothing_is_cut_off(opened_page, path):
+    page = opened_page(viewport={"width": 360, "height": 740}, color_scheme="dark")
     page.goto(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sqlite3
+import threading
 import time
 import urllib.request
 import warnings
@@ -18,7 +19,8 @@ from tests.service.conftest import serving
 
 from gnnsafe.evolving import Changes, ScoredGraph
 from gnnsafe.monitoring import History
-from gnnsafe.service import Service
+from gnnsafe.service import Service, watching
+from gnnsafe.service.watching import Watch
 
 GRAPH = {"x": [[1.0] * 8] * 3, "edge_index": [[0], [1]]}
 
@@ -84,23 +86,31 @@ def test_a_full_disk_refuses_the_change_is_said_and_passes(made, tmp_path):
     assert client.get("/readyz").status_code == 200
 
 
-def test_a_lost_history_is_said_and_the_service_goes_on(made, tmp_path):
+def test_a_lost_history_is_said_and_the_service_goes_on(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(Watch, "run", lambda *_: None)
     place = tmp_path / "history.db"
     client = made(history=History.open(place))
     assert "gnnsafe_martingale_log10" in client.get("/metrics").text
     assert client.post("/v1/score", json=GRAPH).status_code == 200
+    client.service.enter()
     entries = len(client.service.judged)
-    client.service.history._engine.dispose()
+    engine = client.service.watch.history._engine
+    engine.dispose()
     kept = place.read_bytes()
     place.write_bytes(b"no database" * 100)
     assert client.post("/v1/score", json=GRAPH).status_code == 200
-    assert "history" in client.get("/readyz").json()["problems"]
+    client.service.enter()
+    problems = client.get("/readyz").json()["problems"]
+    assert "history" in problems
+    assert str(tmp_path) not in str(problems)  # which needs no token
     assert "history" in client.get("/").text
-    client.service.history._engine.dispose()
+    engine.dispose()
     place.write_bytes(kept)
     assert client.post("/v1/score", json=GRAPH).status_code == 200
+    client.service.enter()
     assert client.get("/readyz").status_code == 200
     assert len(client.service.judged) == entries + 1
+    assert client.service.judged[-1].entry.nodes == 2 * len(GRAPH["x"])  # nothing that came meanwhile is lost
     with sqlite3.connect(place) as database:
         assert database.execute("select count(*) from gnnsafe_entries").fetchone()[0] == entries + 1
     database.close()
@@ -117,11 +127,76 @@ def test_a_lost_postgresql_is_said_and_the_service_goes_on(detector, tmp_path):
     data = Data(x=torch.ones(3, 8), edge_index=torch.tensor([[0], [1]]))
     service = Service({"blocks": detector}, history=History.open(server.get_uri()))
     service.decide(service.models[None], data, false_alarm=0.05)
+    service.enter()
     assert (service.problems(), len(service.judged)) == ({}, 1)
     server.cleanup()
     service.decide(service.models[None], data, false_alarm=0.05)
+    service.enter()
     assert "history" in service.problems()
     service.close()
+
+
+def test_a_database_that_hangs_holds_up_no_request(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "SLOW", 0.1)
+    monkeypatch.setattr(Watch, "run", lambda *_: None)
+    client = made(history=History.open(tmp_path / "history.db"), workers=1, seconds=5)
+    watch = client.service.watch
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # another writer that does not end
+    assert client.post("/v1/score", json=GRAPH).status_code == 200
+    threading.Thread(target=client.service.enter, daemon=True).start()
+    while not watch.hangs():
+        time.sleep(0.01)
+    assert client.post("/v1/score", json=GRAPH).status_code == 200
+    assert client.get("/readyz").json()["problems"]["history"] == "the database does not answer"
+    other.execute("ROLLBACK")
+    other.close()
+    client.service.enter()
+    assert client.get("/readyz").status_code == 200
+    assert sum(one.entry.nodes for one in watch.judged if "request" in one.entry.name) == 2 * len(GRAPH["x"])
+
+
+def test_what_cannot_wait_for_a_database_is_left_out_and_counted(made, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(watching, "MOST", 1)
+    monkeypatch.setattr(Watch, "run", lambda *_: None)
+    client = made(history=History.open(tmp_path / "history.db"))
+    for _ in range(3):
+        assert client.post("/v1/score", json=GRAPH).status_code == 200
+    client.service.enter()
+    assert client.service.judged[-1].entry.name == "request"
+    assert [one.graphs for one in caplog.records if one.message == "left out"] == [2]
+
+
+def test_a_request_after_a_quiet_minute_is_written_at_once(made, tmp_path):
+    client = made(history=History.open(tmp_path / "history.db"))
+    for _ in range(3):
+        assert client.post("/v1/score", json=GRAPH).status_code == 200
+    while len(client.service.judged) < 2:
+        time.sleep(0.01)
+    client.service.enter()
+    entries = [one.entry for one in client.service.judged[1:]]
+    assert (len(entries) <= 2, sum(one.nodes for one in entries)) == (True, 3 * len(GRAPH["x"]))
+
+
+def test_a_busy_service_adds_few_entries_and_knows_since_when(made, tmp_path, monkeypatch, graph):
+    monkeypatch.setattr(watching, "LAST", 2)
+    monkeypatch.setattr(Watch, "run", lambda *_: None)
+    client = made(history=History.open(tmp_path / "history.db"))
+    watch, many = client.service.watch, {"x": (graph.x + 9).tolist(), "edge_index": graph.edge_index.tolist()}
+    for asked_for in ("", "?fdr=0.1", "?false_alarm=0.2", ""):
+        assert client.post(f"/v1/score{asked_for}", json=many).status_code == 200
+    client.service.enter()
+    assert [one.entry.name for one in watch.judged] == ["kept graph", "4 requests"]
+    assert (watch.judged[-1].entry.nodes, watch.judged[-1].counted) == (480, 120)  # a node counts once
+    assert watch.judged[-1].raised(0.01)
+    for _ in range(3):
+        client.post("/v1/score", json=many)
+        client.service.enter()
+    assert [one.number for one in watch.judged] == [4, 5]
+    assert (watch.began.number, watch.raised.number) == (1, 2)
+    assert "(4 requests)" in client.get("/").text
+    watch.follow(client.service.models[None].detector)
+    assert (watch.began.number, watch.raised.number) == (1, 2)
 
 
 def asked(served, path, record=None):

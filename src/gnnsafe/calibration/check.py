@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,7 @@ def _level_check(p: Tensor, calibration: Calibration, level: float) -> LevelChec
     return LevelCheck(level, flagged, nodes, (float(interval.low), float(interval.high)), expected, possible)
 
 
+@lru_cache(maxsize=256)  # of a million nodes it takes a second
 def _expected(nodes: int, count: int, level: float) -> tuple[float, float]:
     from scipy.stats import betabinom
 

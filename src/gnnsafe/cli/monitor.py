@@ -25,7 +25,7 @@ from gnnsafe.devices import chosen_device
 from gnnsafe.errors import require
 from gnnsafe.files import replacing, writable
 from gnnsafe.graph import moved
-from gnnsafe.monitoring import History, Judgement, observe
+from gnnsafe.monitoring import History, Judged, Judgement, observe
 from gnnsafe.monitoring.page import drift_document
 from gnnsafe.monitoring.webhook import check_url, notified
 from gnnsafe.report.document import as_html
@@ -35,6 +35,9 @@ __all__ = ["configure"]
 
 ALPHA = 0.01
 PAGE = "drift.html"
+CRON = (
+    "15 3 * * * gnnsafe monitor /srv/detector /srv/graph --history /srv/history.db --quiet 2>> /var/log/gnnsafe.jsonl"
+)
 ALARM = 3
 
 
@@ -52,8 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "gnnsafe monitor --history history.db --report drift.html",
         "gnnsafe monitor detector/ graph/ --history history.db --webhook https://host/hook --quiet",
     ) + (
+        f"Every night by cron:\n  {CRON}\n\n"
         "Exit code: 0 calm, 3 alarm, 2 a mistake. One line of JSON per run goes to standard error, with --quiet, too, "
-        "for a log: every night by cron, '15 3 * * * gnnsafe monitor … --quiet 2>> /var/log/gnnsafe.jsonl'. An alarm "
+        "for a log. An alarm "
         "stays raised until a new detector (or history) begins a new stream. The promise is about nodes that come in "
         "no particular order: those of one region after another, or of another graph than the one that calibrated the "
         "detector, are a change and raise the alarm. docs/monitor.md says more."
@@ -91,8 +95,10 @@ def _monitor(arguments: argparse.Namespace) -> Answer:
         check_url("--webhook", arguments.webhook)
     _check_file(arguments)
     with History.open(arguments.history) as history:
-        detector = _appended(arguments, history) if arguments.detector else _newest(history)
-        found = Judgement(history.entries(detector), arguments.alpha, history.feature_names(detector))
+        last = _appended(arguments, history) if arguments.detector else _newest(history)
+        detector = last.entry.detector
+        entries = [one for one in history.entries(detector) if one.number <= last.number]  # none that came meanwhile
+        found = Judgement(entries, arguments.alpha, history.feature_names(detector))
     print(json.dumps(found.log_line()), file=sys.stderr, flush=True)
     if report is not None:
         with replacing(report) as part:
@@ -102,8 +108,8 @@ def _monitor(arguments: argparse.Namespace) -> Answer:
     return Answer(found.lines(), found.to_dict(), files, ALARM if found.alarm else 0)
 
 
-def _appended(arguments: argparse.Namespace, history: History) -> str:
-    """The graph read, scored and added; the hash of its detector."""
+def _appended(arguments: argparse.Namespace, history: History) -> Judged:
+    """The graph read, scored and added."""
     detector = load(arguments.detector, device=arguments.device)
     detector.calibrated()
     with progress_bar() as progress:
@@ -114,13 +120,13 @@ def _appended(arguments: argparse.Namespace, history: History) -> str:
             warnings.filterwarnings("ignore", ".*nodes are flagged")  # which is what the judgement is about
             observed = observe(detector, moved(data, chosen_device(arguments.device)), name=arguments.graph)
         progress.update(task, description="Judging", completed=2)
-        return history.append(observed, block=arguments.blocks).entry.detector
+        return history.append(observed, block=arguments.blocks)
 
 
-def _newest(history: History) -> str:
+def _newest(history: History) -> Judged:
     last = history.entries(last=1)
     require(bool(last), "--history", "have an entry", "none", "gnnsafe monitor DETECTOR GRAPH --history … adds one")
-    return last[0].entry.detector
+    return last[0]
 
 
 def _report(arguments: argparse.Namespace) -> Path | None:

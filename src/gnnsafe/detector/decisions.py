@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gnnsafe.detector.tables import arrow_table, data_frame
 
-__all__ = ["Decisions"]
+__all__ = ["Decisions", "joined"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +90,14 @@ class Decisions:
             columns |= {"predicted": named, "probability": self.probabilities.cpu().numpy()}
         rest = {"score": self.scores, "p_value": self.p_values, "flag": self.flags}
         return columns | {name: values.cpu().numpy() for name, values in rest.items()}
+
+
+def joined(parts: Sequence[Decisions]) -> Decisions:
+    """Those about the nodes of several graphs, one after the other, by one detector."""
+
+    def of_all(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return torch.cat(values) if isinstance(values[0], Tensor) else values[0]
+
+    ids = [one for part in parts for one in part.ids]
+    return Decisions(ids, *(of_all(field.name) for field in fields(Decisions)[1:]))

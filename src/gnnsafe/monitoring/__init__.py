@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gnnsafe.monitoring.accuracy import AccuracyEstimate, estimated_accuracy
 from gnnsafe.monitoring.alarm import Alarm
-from gnnsafe.monitoring.entry import Entry, Observation, detector_digest, observe
+from gnnsafe.monitoring.entry import Entry, Observation, detector_digest, gather, observe
 from gnnsafe.monitoring.history import History, Judged
 from gnnsafe.monitoring.judgement import Judgement
 from gnnsafe.monitoring.martingale import Martingale
@@ -29,5 +29,6 @@ __all__ = [
     "Ranks",
     "detector_digest",
     "estimated_accuracy",
+    "gather",
     "observe",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 from gnnsafe.calibration import CalibrationCheck
 from gnnsafe.checks import check_mask
 from gnnsafe.detector import Decisions, Detector
+from gnnsafe.detector.decisions import joined
 from gnnsafe.errors import require
 from gnnsafe.graph import Graph
 from gnnsafe.hashing import content, digest, row_digests
@@ -29,10 +31,11 @@ from gnnsafe.monitoring.summaries import (
     class_counts,
     degree_summary,
     feature_summary,
+    pooled,
     regions,
 )
 
-__all__ = ["FALSE_ALARM", "Entry", "Observation", "detector_digest", "observe"]
+__all__ = ["FALSE_ALARM", "Entry", "Observation", "detector_digest", "gather", "observe"]
 
 FALSE_ALARM = 0.05  # the level at which nodes are flagged
 STIR = np.uint64(0x9E3779B97F4A7C15)
@@ -99,6 +102,7 @@ class Observation:
     """Nodes used neither for training nor for calibration."""
     digests: NDArray[np.uint32]
     """A hash of the features of each candidate: by it a node that comes again is known."""
+    edge_index: Tensor
     feature_names: tuple[str, ...] | None = None
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -137,16 +141,53 @@ def observe(
     data = detector.prepared(data)
     decided = detector.decide(data, false_alarm=false_alarm, batch_size=batch_size, hops=hops)
     require(len(decided) > 0, "data", "have a node", "none")
-    names, known = detector.watching()
     candidates, digests = _candidates(detector, data, mask)
-    return Observation(
-        _entry(detector, data, decided, known, name=name, level=false_alarm, time=time),
-        decided,
-        Alarm.watching(names, known.double().numpy()),
-        candidates,
-        digests,
-        None if detector.feature_names_ is None else tuple(map(str, detector.feature_names_)),
-    )
+    entry = _entry(
+        detector, decided, data.edge_index, feature_summary(data.x), _fingerprint(data), name=name, level=false_alarm,
+        time=time,
+    )  # fmt: skip
+    return _observation(detector, entry, decided, candidates, digests, data.edge_index)
+
+
+def gather(detector: Detector, observed: Sequence[Observation], *, name: str) -> Observation:
+    """Several graphs as one, in the order in which they came: a node that several of them have counts once.
+
+    Args:
+        detector: The one that observed them all, at one `false_alarm`.
+        observed: At least one.
+        name: What to call them together.
+
+    Returns:
+        What `History.append` takes, for a single entry with the time of the last.
+    """
+    sizes, last = [len(one.decisions) for one in observed], observed[-1].entry
+    starts = np.cumsum([0, *sizes[:-1]])
+    candidates = np.concatenate([one.candidates + start for one, start in zip(observed, starts, strict=True)])
+    digests = np.concatenate([one.digests for one in observed])
+    first = np.sort(np.unique(digests, return_index=True)[1])
+    edges = [one.edge_index + int(start) for one, start in zip(observed, starts, strict=True)]
+    decided, edge_index = joined([one.decisions for one in observed]), torch.cat(edges, dim=1)
+    features = pooled([one.entry.features for one in observed], sizes)
+    fingerprint = xxhash.xxh3_128_hexdigest("".join(one.entry.graph for one in observed).encode())
+    entry = _entry(
+        detector, decided, edge_index, features, fingerprint, name=name, level=last.level,
+        time=datetime.fromisoformat(last.time),
+    )  # fmt: skip
+    return _observation(detector, entry, decided, candidates[first], digests[first], edge_index)
+
+
+def _observation(
+    detector: Detector,
+    entry: Entry,
+    decided: Decisions,
+    candidates: NDArray[np.int64],
+    digests: NDArray[np.uint32],
+    edge_index: Tensor,
+) -> Observation:
+    names, known = detector.watching()
+    features = None if detector.feature_names_ is None else tuple(map(str, detector.feature_names_))
+    calm = Alarm.watching(names, known.double().numpy())
+    return Observation(entry, decided, calm, candidates, digests, edge_index, features)
 
 
 def detector_digest(detector: Detector) -> str:
@@ -161,36 +202,38 @@ def detector_digest(detector: Detector) -> str:
 
 def _entry(
     detector: Detector,
-    data: Graph,
     decided: Decisions,
-    known: Tensor,
+    edge_index: Tensor,
+    features: FeatureMoments,
+    fingerprint: str,
     *,
     name: str,
     level: float,
     time: datetime | None,
 ) -> Entry:
     assert decided.watched is not None
+    known = detector.watching()[1]
     histograms = by_class(decided)
     (check,) = CalibrationCheck.of(decided.p_values, detector.calibrated(), (level,)).levels
     flagged = decided.flags.cpu()
     return Entry(
         time=(time or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
         name=name,
-        graph=_fingerprint(data),
+        graph=fingerprint,
         detector=detector_digest(detector),
         nodes=len(decided),
-        edges=int(data.edge_index.shape[1]),
+        edges=int(edge_index.shape[1]),
         flagged=int(flagged.sum()),
         level=level,
         expected=check.expected,
         p_values=histograms,
         classes=class_counts(decided),
-        degrees=degree_summary(data.edge_index, len(decided)),
+        degrees=degree_summary(edge_index, len(decided)),
         stability=stability(np.sum(list(histograms.values()), axis=0)),
         two_sample=two_sample(decided.watched[:, 0], known[:, 0]),
         accuracy=estimated_accuracy(detector.calibrated(), decided.probabilities, decided.flags),
-        regions=tuple(regions(decided, data.edge_index)),
-        features=feature_summary(data.x),
+        regions=tuple(regions(decided, edge_index)),
+        features=features,
     )
 
 

@@ -123,6 +123,18 @@ class History:
             rows = connection.execute(asked).mappings().all()
         return [_judged(dict(row)) for row in reversed(rows)]
 
+    def first(self, detector: str, *, alpha: float | None = None) -> Judged | None:
+        """A detector's first entry, or the one by which its alarm was raised; None where there is none."""
+        import sqlalchemy as sa
+
+        table = _tables().tables["gnnsafe_entries"]
+        asked = sa.select(table).where(table.c.detector == detector).order_by(table.c.number).limit(1)
+        if alpha is not None:
+            asked = asked.where(table.c.log_peak >= -math.log(alpha))
+        with self._transaction() as connection:
+            row = connection.execute(asked).mappings().first()
+        return None if row is None else _judged(dict(row))
+
     def alarm(self, detector: str) -> Alarm | None:
         """The state of a detector's alarm; None where nothing was ever appended."""
         with self._transaction() as connection:
@@ -164,6 +176,7 @@ class History:
                 if self._engine.dialect.name == "sqlite":
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
                 elif write:
+                    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}s'")
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
                 yield connection
                 connection.commit()
@@ -196,7 +209,9 @@ def _engine(place: str) -> Engine:
     require(url.get_backend_name() == "postgresql", "history", "be a path or a URL of PostgreSQL's", url.drivername)
     url = url.set(drivername="postgresql+psycopg")
     try:
-        return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        return sa.create_engine(
+            url, pool_pre_ping=True, connect_args={"connect_timeout": 10, "tcp_user_timeout": 1000 * WAIT}
+        )
     except ImportError as error:
         raise MissingExtraError(f"PostgreSQL needs {error.name}: pip install 'gnnsafe[monitor]'") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "class_counts",
     "degree_summary",
     "feature_summary",
+    "pooled",
     "regions",
 ]
 
@@ -96,6 +98,21 @@ def feature_summary(x: Tensor) -> FeatureMoments:
         squares = np.bincount(places, weights=values**2, minlength=columns).astype(np.float64)
     mean = total / max(rows, 1)
     deviation = np.sqrt(np.maximum(squares / max(rows, 1) - mean**2, 0))
+    return FeatureMoments(mean.astype(np.float32), deviation.astype(np.float32))
+
+
+def pooled(parts: Sequence[FeatureMoments], sizes: Sequence[int]) -> FeatureMoments:
+    """Those of several graphs with so many nodes together: means by size, deviations from means of squares.
+
+    >>> one, other = FeatureMoments(np.array([1.0]), np.array([1.0])), FeatureMoments(np.array([4.0]), np.array([0.0]))
+    >>> both = pooled([one, other], [2, 1])  # such as 0, 2 and 4
+    >>> both.mean.tolist(), both.deviation.round(4).tolist()
+    ([2.0], [1.6330000162124634])
+    """
+    means = np.stack([part.mean for part in parts]).astype(np.float64)
+    squares = np.stack([part.deviation for part in parts]).astype(np.float64) ** 2 + means**2
+    mean = np.average(means, axis=0, weights=sizes)
+    deviation = np.sqrt(np.maximum(np.average(squares, axis=0, weights=sizes) - mean**2, 0))
     return FeatureMoments(mean.astype(np.float32), deviation.astype(np.float32))
 
 

@@ -22,7 +22,7 @@ def check_url(name: str, url: str) -> str:
     """A URL of a web server."""
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         known = False
     require(known, name, "be a URL such as https://host/path", repr(url))

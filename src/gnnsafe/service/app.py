@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -22,7 +23,7 @@ from gnnsafe.service.state import Service
 __all__ = ["LOOPBACK", "create_app"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-TICK = 30.0  # seconds between looks at whether the kept graph has changed
+TICK = 30.0  # seconds between looks at the journal's size
 
 log = logging.getLogger("gnnsafe.service")
 
@@ -42,6 +43,8 @@ def create_app(service: Service, *, token: str | None = None, hosts: tuple[str, 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         ticking = asyncio.create_task(_tick(service))
+        if service.watch is not None:
+            threading.Thread(target=service.watch.run, args=(service.enter,), daemon=True).start()
         yield
         ticking.cancel()
         with suppress(asyncio.CancelledError):
@@ -79,11 +82,10 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
 
 async def _tick(service: Service) -> None:
-    """The kept graph goes into the history from time to time, and its journal is compacted."""
+    """The journal of the kept graph is compacted from time to time."""
     while True:
         await asyncio.sleep(TICK)
-        for work in (service.observe_kept, service.compact):
-            try:
-                await asyncio.to_thread(work)
-            except Exception:
-                log.exception("%s failed", work.__name__)
+        try:
+            await asyncio.to_thread(service.compact)
+        except Exception:
+            log.exception("compaction failed")

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gnnsafe.service.metrics import Metrics
@@ -26,7 +27,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser sends "Origin: null" with our own forms
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -103,6 +104,8 @@ class Guard:
             return refused(403, f"'Origin' must be this service's own (got {origin[:80]!r}); no other site may ask")
         if path.startswith(OPEN) or self._keys.admits(headers):
             return None
+        if headers.get("accept", "").startswith("text/html"):  # a person's browser
+            return RedirectResponse("/login", 303)
         return refused(
             401, "a token is needed: send 'Authorization: Bearer TOKEN', or log in at /login",
             {"WWW-Authenticate": "Bearer"},

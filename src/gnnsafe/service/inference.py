@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from torch_geometric.data import Data
 
 from gnnsafe.errors import require
 from gnnsafe.service.limits import VERSION, body
@@ -114,8 +115,6 @@ def _decided(service: Service, model: ServedModel, asked: Inference) -> Any:
         decisions = model.decide_logits(tensor, edge_index, false_alarm=level)
         service.metrics.decided(model.name, decisions)
         return decisions
-    from torch_geometric.data import Data
-
     return service.decide(model, Data(x=tensor, edge_index=edge_index), false_alarm=level)
 
 

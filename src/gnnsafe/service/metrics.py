@@ -82,7 +82,8 @@ class State:
         yield models
         if service.kept is not None:
             yield from self._kept(service.kept)
-        if (alarm := service.alarm) is not None:
+        if service.judged:
+            alarm = service.judged[-1]
             yield _gauge("gnnsafe_martingale_log10", "log10 of the alarm's martingale", alarm.log_value / math.log(10))
             yield _gauge("gnnsafe_martingale_peak_log10", "Its highest value so far", alarm.log_peak / math.log(10))
 

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnnsafe.detector import Decisions, Detector
-from gnnsafe.errors import GnnsafeError, HistoryError
 from gnnsafe.evolving import Change, Changes, ScoredGraph
 from gnnsafe.graph import Data
-from gnnsafe.monitoring import History, Judged, detector_digest, observe
+from gnnsafe.monitoring import History, Judged, observe
 from gnnsafe.service.limits import Limits, Pool
 from gnnsafe.service.metrics import Metrics, State
 from gnnsafe.service.models import Models, ServedModel
 from gnnsafe.service.refusal import RefusedError
+from gnnsafe.service.watching import Watch
 
 __all__ = ["FALSE_ALARM", "Service"]
 
 FALSE_ALARM = 0.05
 OBSERVED = 300.0  # seconds between two entries about a kept graph that changes
-LAST = 200  # entries of the history that are shown
 CHANGED = 10  # nodes by which the cost of a change is tried
 SLOW = 0.3  # seconds of a change
 
@@ -50,25 +49,28 @@ class Service:
             name: one if isinstance(one, ServedModel) else ServedModel.of(name, one) for name, one in detectors.items()
         }
         self.models, self.pool, self.metrics = Models(named), Pool(self.limits), Metrics()
-        self.history, self.draining, self.started_at = history, False, time.time()
+        self.draining, self.started_at = False, time.time()
         self._wrong: dict[str, str] = {}
-        self._observing, self._observed = threading.Lock(), (0, 0.0)
-        self.judged: list[Judged] = []
+        self.watch = None if history is None else Watch(history, alpha, self._history_told)
+        self._observed = (0, 0.0)
         self.kept = None
         if graph is not None:
             self.kept = ScoredGraph(self.models[None].detector, graph, false_alarm=false_alarm, journal=journal)
         self.metrics.registry.register(State(self))
         self.compact()
-        self._read_history()
-        self.observe_kept()
+        if self.watch is not None:
+            self.watch.follow(self.models[None].detector)
+            self.enter()
 
     @property
-    def alarm(self) -> Judged | None:
-        """The last judgement about the first model; None where there is no history, or nothing in it."""
-        return self.judged[-1] if self.judged else None
+    def judged(self) -> list[Judged]:
+        """The last judgements about the first model; none where there is no history, or nothing in it."""
+        return [] if self.watch is None else self.watch.judged
 
     def problems(self) -> dict[str, str]:
         """What is wrong, by what it is about; nothing where the service is ready."""
+        if self.watch is not None and (seconds := self.watch.hangs()):
+            self.wrong("history", "the database does not answer", f"for {seconds:.0f} s")
         return {**self._wrong, **({"stopping": "the service is about to stop"} if self.draining else {})}
 
     def decide(
@@ -82,10 +84,13 @@ class Service:
     ) -> Decisions:
         """All about every node of a graph, which goes into the history where there is one."""
         self.limits.check_graph(data.x.shape[0], data.edge_index.shape[1])
-        if self.history is not None and false_alarm is not None and model.name == self.models.first:
-            observed = observe(copy.copy(model.detector), data, name=name, false_alarm=false_alarm)
-            self._append(observed)
-            decisions: Decisions = observed.decisions
+        if self.watch is not None and len(data.x) and model.name == self.models.first:
+            observed = observe(copy.copy(model.detector), data, name=name, false_alarm=self.false_alarm)
+            decisions = observed.decisions
+            if false_alarm != self.false_alarm:
+                flags = model.detector.calibrated().decisions(decisions.p_values, false_alarm=false_alarm, fdr=fdr)
+                decisions = replace(decisions, flags=flags)
+            self.watch.add(model.detector, observed)
         else:
             decisions = model.decide(data, false_alarm=false_alarm, fdr=fdr)
         self.metrics.decided(model.name, decisions)
@@ -118,25 +123,22 @@ class Service:
         if self.kept is not None and model.name == self.models.first:
             self.kept.swap(model.detector)
         self.models.put(model)
-        self._read_history()
+        if self.watch is not None and model.name == self.models.first:
+            self.watch.follow(model.detector)
         log.info("swapped", extra={"model": model.name, "version": model.version})
         return model
 
-    def observe_kept(self) -> None:
-        """The kept graph into the history, where it has changed since and some time has passed."""
-        if self.history is None or self.kept is None or not self._observing.acquire(blocking=False):
+    def enter(self) -> None:
+        """An entry of what requests brought, and one of the kept graph where it changed and some time has passed."""
+        if self.watch is None:
             return
-        try:
-            version, last = self._observed
-            if last and (version == self.kept.version or time.monotonic() - last < OBSERVED):
-                return
-            self._observed = self.kept.version, time.monotonic()
-            observed = observe(
-                copy.copy(self.models[None].detector), self.kept.data(), name="kept graph", false_alarm=self.false_alarm
-            )
-            self._append(observed)
-        finally:
-            self._observing.release()
+        version, last = self._observed
+        if self.kept is None or (last and (version == self.kept.version or time.monotonic() - last < OBSERVED)):
+            self.watch.write()
+            return
+        self._observed = self.kept.version, time.monotonic()
+        detector, graph = copy.copy(self.models[None].detector), self.kept.data()
+        self.watch.write(observe(detector, graph, name="kept graph", false_alarm=self.false_alarm))
 
     def compact(self) -> None:
         """A journal that has grown too large begins again from the kept graph; where it cannot, the service goes on."""
@@ -169,29 +171,16 @@ class Service:
             raise RefusedError(404, "no graph is kept; start the service with --graph")
         return self.kept
 
-    def _append(self, observed: Any) -> None:
-        assert self.history is not None
-        try:
-            judged = self.history.append(observed)
-        except HistoryError as error:
-            self.wrong("history", str(error))
-            return
-        self.right("history")
-        self.judged = [*self.judged, judged][-LAST:]
-
-    def _read_history(self) -> None:
-        if self.history is None:
-            return
-        try:
-            self.judged = self.history.entries(detector=detector_digest(self.models[None].detector), last=LAST)
+    def _history_told(self, failure: str | None) -> None:
+        if failure is None:
             self.right("history")
-        except HistoryError as error:
-            self.wrong("history", str(error))
+        else:  # which may name a host or a file: for the log alone
+            self.wrong("history", "the database cannot be read or written; the log says why", failure)
 
-    def wrong(self, about: str, sentence: str) -> None:
-        """From now on something is wrong: `/readyz` and the log say so."""
+    def wrong(self, about: str, sentence: str, details: str | None = None) -> None:
+        """From now on something is wrong: `/readyz` and the log say so, the log with details."""
         if about not in self._wrong:
-            log.error("trouble", extra={"about": about, "reason": sentence})
+            log.error("trouble", extra={"about": about, "reason": details or sentence})
         self._wrong[about] = sentence
 
     def right(self, about: str) -> None:
@@ -204,8 +193,5 @@ class Service:
         self.pool.close()
         if self.kept is not None:
             self.kept.close()
-        if self.history is not None:
-            try:
-                self.history.close()
-            except GnnsafeError as error:
-                log.error("trouble", extra={"about": "history", "reason": str(error)})
+        if self.watch is not None:
+            self.watch.end()

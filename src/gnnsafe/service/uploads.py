@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
+from torch_geometric.data import Data as Graph
 
 from gnnsafe.datasets import read_graph
 from gnnsafe.errors import GraphFileError, InputError, require
@@ -31,8 +32,6 @@ MAGIC = {b"PAR1": ".parquet", b"ARRO": ".arrow", b"\xff\xff\xff\xff": ".arrow"}
 
 def graph_of_json(record: Any, limits: Limits) -> Data:
     """A graph out of `x`, `edge_index` and, where they are given, ids of its nodes."""
-    from torch_geometric.data import Data as Graph
-
     known = isinstance(record, dict) and {"x", "edge_index"} <= record.keys() <= KEYS
     got = ", ".join(record) if isinstance(record, dict) else type(record).__name__
     require(known, "graph", "be an object with x, edge_index and, if you like, node_id", got[:80])
