@@ -69,6 +69,12 @@ class Calibration:
         require(labelled == len(self.scores), "known", f"have {len(self.scores)} labels", labelled)
         rows = len(self.scores if self.watched is None else self.watched)
         require(rows == len(self.scores), "watched", f"have {len(self.scores)} rows", rows)
+        if self.classes is not None:
+            count, kind = len(self.scores), f"{self.classes.dtype} {list(self.classes.shape)}"
+            fits = self.classes.dtype == torch.int64 and self.classes.shape == (count,)
+            require(fits, "classes", f"be {count} whole numbers", kind)
+            inside = int(self.classes.min()) >= 0 and int(self.classes.max()) < self.num_classes
+            require(inside, "classes", f"be below num_classes, {self.num_classes}", int(self.classes.max()))
         for name in ("scores", "classes", "watched"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else value.cpu())
