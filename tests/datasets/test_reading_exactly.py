@@ -423,3 +423,14 @@ def test_a_pt_with_adj_t_alone(tmp_path):
         torch.save({"x": torch.eye(3), "adj_t": other}, path)
         with pytest.raises(GraphFileError, match=r"graph.pt: cannot be read as .pt \('data.adj_t' must"):
             read_graph(path)
+
+
+def test_the_schema_of_many_columns_is_made_once(tmp_path, monkeypatch):
+    """Made for each of 40,000 columns, it took minutes."""
+    columns = {f"c{column}": [1.0, 2.0] for column in range(50)}
+    parquet.write_table(pa.table({"id": [0, 1], **columns}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    made, asked = parquet.ParquetFile.schema_arrow.fget, []
+    monkeypatch.setattr(parquet.ParquetFile, "schema_arrow", property(lambda file: asked.append(1) or made(file)))
+    assert read_graph(tmp_path).x.shape == (2, 50)
+    assert len(asked) < 10
