@@ -230,6 +230,10 @@ class TestExtrapolated:
         scores = torch.from_numpy(np.concatenate([rng.normal(size=4980), np.full(20, 9.0)]))
         with pytest.warns(CalibrationWarning, match="decide about fewer nodes .* extend the tail .* or estimate"):
             assert not calibration.decisions(calibration.p_values(scores), fdr=0.1).any()
+        with pytest.warns(
+            CalibrationWarning, match=r"extend the tail .* extrapolated\)$"
+        ):  # what is done is not advised
+            assert not calibration.decisions(calibration.p_values(scores), fdr=0.1, storey=True).any()
         flags = calibration.decisions(calibration.p_values(scores, tail="extrapolated"), fdr=0.1)
         assert flags[4980:].all()
         assert flags.sum() <= 24

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import torch
+import xxhash
+from safetensors.torch import load, save
 
 import gnnsafe
 from gnnsafe import Detector
@@ -162,6 +164,54 @@ def test_methods_within_methods_without_end(saved):
     edited(saved, lambda record: put(record, ("method",), nested))
     with pytest.raises(SavedFileError, match="nested too deeply"):
         gnnsafe.load(saved)
+
+
+def test_notes_without_end(saved):
+    nested: list[Any] = []
+    for _ in range(300):
+        nested = [nested]
+    edited(saved, lambda record: put(record, ("notes", "accuracy"), nested))
+    with pytest.raises(SavedFileError, match="nested too deeply"):
+        gnnsafe.load(saved)
+
+
+CHANGED_TENSORS: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda tensor: tensor.flatten(), lambda tensor: tensor[:-1], lambda tensor: torch.zeros(0), torch.Tensor.half,
+    lambda tensor: torch.cat([tensor, tensor]), lambda tensor: tensor.double() * torch.nan, torch.Tensor.bool,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["consensus", "two-scale", "vim", "gkde"])
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.GnnsafeWarning")
+def test_every_tensor_changed_is_refused_or_scores(blocks, tmp_path, method):
+    """Whoever forges the JSON can forge the tensors that it names, and their hash."""
+    torch.manual_seed(0)
+    blocks.val_mask = blocks.test_mask
+    detector = Detector(gnnsafe.models.GCN(8, 6, 3), gnnsafe.methods.METHODS[method]()).fit(blocks)
+    detector.calibrate(blocks, by_class=True).save(tmp_path)
+    (file,) = tmp_path.glob("tensors-*")
+    tensors, text = load(file.read_bytes()), (tmp_path / "detector.json").read_text()
+    seen = []
+    for name in tensors:
+        for change in CHANGED_TENSORS:
+            content = save({**tensors, name: change(tensors[name]).contiguous()} if tensors[name].dim() else tensors)
+            (tmp_path / "detector.json").write_text(text)
+            digest = xxhash.xxh3_128_hexdigest(content)
+            (tmp_path / f"tensors-{digest[:16]}.safetensors").write_bytes(content)
+            edited(tmp_path, lambda record, digest=digest: record.update(tensors=digest))
+            try:
+                seen.append(outcome(tmp_path, blocks))
+            except Exception as error:
+                raise AssertionError(f"{name} by {change}") from error
+    assert set(seen) == {"refused", "scores"}
+
+
+def test_a_name_that_utf8_cannot_hold_is_not_saved(blocks, tmp_path):
+    blocks.feature_names = ["\ud800", *"bcdefgh"]
+    detector = Detector(gnnsafe.models.GCN(8, 6, 3), "energy").fit(blocks)
+    with pytest.raises(InputError, match=r"^'detector' must have names that UTF-8 can hold to be saved"):
+        detector.save(tmp_path / "detector")
+    assert not (tmp_path / "detector").exists()
 
 
 def test_a_method_taken_out_of_a_consensus(saved, blocks):

@@ -28,6 +28,7 @@ __all__ = [
     "Graph",
     "changed",
     "check_feature_names",
+    "edges_of",
     "fingerprint",
     "kept_names",
     "masked",
@@ -73,7 +74,7 @@ def plain(data: Any) -> Any:
     """
     values: dict[str, Any] = {}
     if getattr(data, "edge_index", None) is None and getattr(data, "adj_t", None) is not None:
-        values = _edges_of(data.adj_t)
+        values = edges_of(data.adj_t)
     for name in ("x", "edge_index"):
         value = values.get(name, getattr(data, name, None))
         if isinstance(value, Tensor) and value.layout == torch.strided and type(value) not in TENSOR_TYPES:
@@ -86,7 +87,8 @@ def plain(data: Any) -> Any:
     return changed(data, **values) if values else data
 
 
-def _edges_of(adj_t: Any) -> dict[str, Tensor]:
+def edges_of(adj_t: Any) -> dict[str, Tensor]:
+    """`edge_index` and, where entries are other than 1, `edge_weight` of a sparse matrix, as `plain` has them."""
     matrix = check_tensor("data.adj_t", adj_t, torch.sparse_csr, torch.sparse_csc, torch.sparse_coo)
     require(matrix.dim() == 2, "data.adj_t", "be of shape [nodes, nodes]", list(matrix.shape))
     check_places("data.adj_t", matrix)

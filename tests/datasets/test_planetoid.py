@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import resource
 from collections import defaultdict
 from pathlib import Path
 
@@ -87,6 +88,9 @@ BROKEN = {
     "no graph": ("graph", [0, 1]),
     "cut short": ("allx", pickle.dumps(sp.csr_matrix(np.eye(3)), protocol=4)[:-40]),
     "junk": ("graph", b"junk"),
+    "NaN class": ("ally", np.full((3, 3), np.nan)),
+    "NaN feature": ("tx", sp.csr_matrix(np.full((3, 2), np.nan))),
+    "infinite": ("allx", np.full((3, 2), 1e39)),
     "deep": ("graph", b"\x80\x02" + b"]" * 10_001 + b"a" * 10_000 + b"."),
 }
 
@@ -96,6 +100,35 @@ def test_files_that_do_not_fit_are_refused(tmp_path, part, content):
     with pytest.raises(InputError, match=rf"ind.cora.{part} must .*; ") as error:
         read_planetoid(write(tmp_path, **{part: content}), "cora")
     assert "\n" not in str(error.value)
+
+
+SHARED = [0] * 10**6
+BOMBS = {
+    "one list many times": pickle.dumps(dict.fromkeys(range(40), SHARED), 4),
+    "a far entry of the memo": b"\x80\x02]r" + (2**29).to_bytes(4, "little") + b".",
+    "a long text": b"\x80\x04\x8d" + (2**40).to_bytes(8, "little") + b"abc.",
+}
+
+
+@pytest.mark.parametrize("content", BOMBS.values(), ids=BOMBS)
+def test_a_small_file_takes_little_memory(tmp_path, content):
+    with (
+        at_most(2**30),
+        pytest.raises(InputError, match=r"ind.cora.graph(: must take at most| must hold (arrays|lists))"),
+    ):
+        read_planetoid(write(tmp_path, graph=content), "cora")
+
+
+@contextlib.contextmanager
+def at_most(nbytes):
+    """No more memory than is taken now, and `nbytes`."""
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (taken + nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_flipped_bytes_never_end_in_another_error(tmp_path):

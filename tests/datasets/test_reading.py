@@ -31,7 +31,7 @@ NODES = {
     "split": ["train", "val", None, "test"],
     "timestamp": [2017, 2018, 2019, 2020],
 }
-EDGES = {"weight": [0.5, 0.5, 0.5], "source": ["ann", "bob", "ann"], "target": ["bob", "cy", "bob"]}
+EDGES = {"strength": [0.5, 0.5, 0.5], "source": ["ann", "bob", "ann"], "target": ["bob", "cy", "bob"]}
 FORMATS = pytest.mark.parametrize("ending", ["parquet", "csv"])
 
 
@@ -625,7 +625,7 @@ def test_an_npz_that_is_none_is_refused(tmp_path):
 
 def test_a_saved_data_comes_back(tmp_path):
     data = read_graph(write_graph(tmp_path))
-    data.edge_attr = torch.rand(3, 2)
+    data.edge_note = torch.rand(3, 2)
     torch.save(data, tmp_path / "graph.pt")
     again = read_graph(tmp_path / "graph.pt")
     for name in ("x", "edge_index", "y", "train_mask", "timestamp"):

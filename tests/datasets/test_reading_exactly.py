@@ -18,7 +18,7 @@ from pyarrow import csv, parquet
 import gnnsafe
 from gnnsafe import read_graph
 from gnnsafe.datasets.reading import limits
-from gnnsafe.errors import GraphFileError, PrecisionWarning
+from gnnsafe.errors import GraphFileError, ModelWarning, PrecisionWarning
 from gnnsafe.report.decisions import write_table
 
 
@@ -390,3 +390,47 @@ def test_a_column_that_float32_cannot_tell_apart_is_said(tmp_path, ending):
         file = tables(tmp_path, f"id,age,at\n{rows}".encode(), b"source,target\na,b\n")
     with pytest.warns(PrecisionWarning, match=r"column '(at|x\[:, 1\])': varies from 1700000000 to 1700000180 only"):
         read_graph(file)
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "pt"])
+def test_weights_of_edges_are_not_left_out_without_a_word(tmp_path, kind):
+    arrays = {"x": np.eye(2, dtype=np.float32), "edge_index": np.array([[0], [1]]), "edge_weight": np.array([0.5])}
+    if kind == "csv":
+        path = tmp_path
+        (path / "nodes.csv").write_text("id,a\n0,1\n1,2\n")
+        (path / "edges.csv").write_text("source,target,Weight,kind\n0,1,0.5,cites\n")
+    else:
+        path = tmp_path / f"graph.{kind}"
+        np.savez(path, **arrays) if kind == "npz" else torch.save(
+            {name: torch.from_numpy(array) for name, array in arrays.items()}, path
+        )
+    with pytest.warns(ModelWarning, match=r", (Weight|edge_weight): is not read, and all edges count alike") as said:
+        assert read_graph(path).edge_index.tolist() == [[0], [1]]
+    assert len(said) == 1
+
+
+def test_a_pt_with_adj_t_alone(tmp_path):
+    path = tmp_path / "graph.pt"
+    adj_t = torch.sparse_coo_tensor([[1, 2], [0, 0]], [1.0, 1.0], (3, 3), check_invariants=True)  # from 0 to 1 and 2
+    for matrix in (adj_t, adj_t.to_sparse_csr(), adj_t.to_sparse_csc()):
+        torch.save({"x": torch.eye(3), "adj_t": matrix}, path)
+        assert read_graph(path).edge_index.tolist() == [[0, 0], [1, 2]]
+    torch.save({"x": torch.eye(3), "adj_t": 2 * adj_t}, path)
+    with pytest.warns(ModelWarning, match="edge_weight: is not read"):
+        read_graph(path)
+    outside = torch.sparse_coo_tensor([[0], [10**6]], [1.0], (3, 3), check_invariants=False)
+    for other in (outside, torch.eye(3), "adj"):
+        torch.save({"x": torch.eye(3), "adj_t": other}, path)
+        with pytest.raises(GraphFileError, match=r"graph.pt: cannot be read as .pt \('data.adj_t' must"):
+            read_graph(path)
+
+
+def test_the_schema_of_many_columns_is_made_once(tmp_path, monkeypatch):
+    """Made for each of 40,000 columns, it took minutes."""
+    columns = {f"c{column}": [1.0, 2.0] for column in range(50)}
+    parquet.write_table(pa.table({"id": [0, 1], **columns}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    made, asked = parquet.ParquetFile.schema_arrow.fget, []
+    monkeypatch.setattr(parquet.ParquetFile, "schema_arrow", property(lambda file: asked.append(1) or made(file)))
+    assert read_graph(tmp_path).x.shape == (2, 50)
+    assert len(asked) < 10

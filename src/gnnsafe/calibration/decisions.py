@@ -69,6 +69,12 @@ class Calibration:
         require(labelled == len(self.scores), "known", f"have {len(self.scores)} labels", labelled)
         rows = len(self.scores if self.watched is None else self.watched)
         require(rows == len(self.scores), "watched", f"have {len(self.scores)} rows", rows)
+        if self.classes is not None:
+            count, kind = len(self.scores), f"{self.classes.dtype} {list(self.classes.shape)}"
+            fits = self.classes.dtype == torch.int64 and self.classes.shape == (count,)
+            require(fits, "classes", f"be {count} whole numbers", kind)
+            inside = int(self.classes.min()) >= 0 and int(self.classes.max()) < self.num_classes
+            require(inside, "classes", f"be below num_classes, {self.num_classes}", int(self.classes.max()))
         for name in ("scores", "classes", "watched"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else value.cpu())
@@ -194,7 +200,7 @@ class Calibration:
         nodes = int(counts.sum())
         if fdr is not None:
             limit = discovery_limit(p, counts, fdr, storey=storey)
-            self._warn_of_discoveries(p, counts, limit, fdr)
+            self._warn_of_discoveries(p, counts, limit, fdr, storey=storey)
             return limit
         assert false_alarm is not None
         check_level("false_alarm", false_alarm)
@@ -232,15 +238,16 @@ class Calibration:
             have = f"the calibration nodes of class {', '.join(few)} are"
         _warn(f"{have} too few to flag any node at false_alarm={level:g}: at least {needed} are needed")
 
-    def _warn_of_discoveries(self, p: Tensor, counts: Tensor, limit: float, level: float) -> None:
+    def _warn_of_discoveries(self, p: Tensor, counts: Tensor, limit: float, level: float, *, storey: bool) -> None:
         """Nodes beyond all calibration nodes may still not be rare enough, since each is weighed among all nodes."""
         beyond, nodes = int(counts[p <= 1 / (int(self.counts().max()) + 1)].sum()), int(counts.sum())
         if beyond and not math.isfinite(limit) and not self._finer(p):
+            estimate = "" if storey else ", or estimate how many nodes are ID (storey=True, --storey)"
             _warn(
                 f"{len(self.scores)} calibration nodes are too few to flag any of {nodes} nodes at fdr={level:g}, "
                 f"though {beyond} lie beyond all: at least {nodes_needed(level * beyond / nodes)} are needed for "
                 "those; or decide about fewer nodes (mask=, --nodes), extend the tail (tail='extrapolated', --p-values "
-                "extrapolated) or estimate how many nodes are ID (storey=True, --storey)"
+                f"extrapolated){estimate}"
             )
 
 

@@ -87,6 +87,7 @@ def _edges(file: Path, nodes: int) -> NDArray[np.int64]:
     graph = _content(file)
     if not isinstance(graph, dict) or not all(isinstance(ends, list) for ends in graph.values()):
         raise InputError(f"{file} must hold lists of neighbours (got {type(graph).__name__}); download it again")
+    check_memory(file, 40 * sum(len(ends) for ends in graph.values()))  # a file may name one long list many times
     targets = [end for ends in graph.values() for end in ends]
     if not all(type(node) is int and 0 <= node < nodes for node in (*graph, *targets)):
         raise InputError(f"{file} must hold nodes 0 to {nodes - 1} alone; download it again")
@@ -97,7 +98,15 @@ def _edges(file: Path, nodes: int) -> NDArray[np.int64]:
 
 
 def _matrix(file: Path) -> NDArray[np.float32]:
-    """An array [rows, columns], or a sparse matrix made dense."""
+    """An array [rows, columns], or a sparse matrix made dense, of finite numbers."""
+    with np.errstate(over="ignore"):  # to be refused as infinite
+        matrix = _dense(file)
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{file} must hold finite numbers alone (got NaN or infinite ones); download it again")
+    return matrix
+
+
+def _dense(file: Path) -> NDArray[np.float32]:
     content = _content(file)
     try:
         if isinstance(content, _Csr):
@@ -156,8 +165,11 @@ KNOWN: dict[str, Any] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
-    """Knows the few names in Planetoid's files, and for most of them a stub."""
+class _Unpickler(pickle._Unpickler):
+    """Knows the few names in Planetoid's files, and for most of them a stub.
+
+    Python's own, not that in C: there a file of ten bytes that names the memo's entry 2**32 - 1 takes 64 GB.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"

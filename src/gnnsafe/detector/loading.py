@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +12,10 @@ from torch import Tensor, nn
 from gnnsafe.borrowed import eager
 from gnnsafe.detector.detector import Detector
 from gnnsafe.devices import chosen_device
-from gnnsafe.errors import require
+from gnnsafe.errors import GnnsafeError, SavedFileError, require
 from gnnsafe.files import given_path
+from gnnsafe.models import MODELS
+from gnnsafe.new_scores import is_builtin
 from gnnsafe.outputs import Forward
 from gnnsafe.saving import Saved, read
 
@@ -76,7 +80,26 @@ def load(
     detector.classes_, detector.calibration_ = saved.classes, saved.calibration
     detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
     detector.used_, detector.calibrated_by_ = saved.used, repr(detector.method)
+    if type(model) in MODELS.own and is_builtin(detector.method) and detector.node_type is None:
+        _try(detector, saved.num_features)
     return detector
+
+
+def _try(detector: Detector, num_features: int) -> None:
+    """Two nodes are scored: tensors of a forged file may be of the right names, and not fit together."""
+    tried = copy.copy(detector)  # with a method of its own, which keeps nothing of this graph
+    device = next(iter(tried.classifier.model.parameters())).device if tried.classifier else None
+    x, edge_index = torch.zeros(2, num_features, device=device), torch.tensor([[0], [1]], device=device)
+    data = SimpleNamespace(x=x, edge_index=edge_index)
+    try:
+        str(tried.explain(data, node=0))
+        if tried.calibration_ is not None:
+            tried.p_values(data)
+    except GnnsafeError:  # what it refuses, it refuses when it is asked
+        pass
+    except Exception as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise SavedFileError(f"'folder' must hold tensors that fit together (got {reason}); save it again") from error
 
 
 def _model(saved: Saved, tensors: dict[str, Tensor], given: nn.Module | None) -> nn.Module | None:

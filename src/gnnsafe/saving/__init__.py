@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 4  # to be raised when what is written changes
 FILE = "detector.json"
+DEEPEST = 50  # levels of lists and tables within each other
 
 Name = str | int | float | bool
 
@@ -97,6 +98,8 @@ def write(folder: Path, saved: Saved, tensors: dict[str, Tensor]) -> None:
     record["checksum"] = _checksum(record)
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     _saved(json.loads(text), tensors)
+    whole = text.encode(errors="ignore").decode() == text
+    require(whole, "detector", "have names that UTF-8 can hold to be saved", "a lone surrogate in one")
     require(not folder.exists() or folder.is_dir(), "folder", "be a folder", f"the file '{folder}'")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
@@ -139,8 +142,6 @@ def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
         raise
     except InputError as error:  # what it says, or a rule of what it names
         raise _damaged(folder / FILE, str(error)) from error
-    except RecursionError as error:
-        raise _damaged(folder / FILE, "nested too deeply") from error
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -167,7 +168,14 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def _saved(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Saved:
     names = [field.name for field in fields(Saved)]
+    if not _shallow(record, DEEPEST):
+        raise SavedFileError("nested too deeply")
     return Saved(**Unpacking(tensors).fields(Saved, {name: record[name] for name in names if name in record}, ""))
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_shallow(item, levels - 1) for item in inside)
 
 
 def _tensors(path: Path, content: bytes, digest: str) -> dict[str, Tensor]:

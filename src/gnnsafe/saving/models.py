@@ -75,6 +75,8 @@ class SavedModel:
             if have.get(name) != want.get(name):
                 got, right = (list(part[name]) if name in part else "none" for part in (have, want))
                 raise SavedFileError(f"'model.{name}' must have the shape {right} (got {got})")
+            if state[name].is_floating_point() != model.state_dict()[name].is_floating_point():
+                raise SavedFileError(f"'model.{name}' must be of the model's type (got {state[name].dtype})")
         model.load_state_dict(state, assign=True)
         return model.eval()
 

@@ -49,14 +49,15 @@ def read_graph(
 
     Capitals in these names do not matter.
 
-    The edge table has `source` and `target` (or `src` and `dst`), ids of nodes; its other columns are not read.
+    The edge table has `source` and `target` (or `src` and `dst`), ids of nodes; its other columns are not read,
+    of which a warning reminds where they are weights.
     Numbers meet the id of the same value. Where one side is text, both are compared as text, letter by letter: 01 and
     0x1 are not the node 1, but nodes of their own, or none.
 
     `.npz` files hold `x` and `edge_index`, or the gnn-benchmark's `adj_*`, `attr_*` and `labels`; `.pt` files a PyG
-    `Data` or a dict of tensors. Both may hold `y`, `train_mask`, `val_mask`, `test_mask` (those left out hold no node),
-    `timestamp`, `node_id` and `class_names`; the rest is not read, and no code in them is run. A file may take 512 MiB
-    of memory, or 400 times its size where that is more.
+    `Data` or a dict of tensors, where `adj_t` may stand for `edge_index`. Both may hold `y`, `train_mask`, `val_mask`,
+    `test_mask` (those left out hold no node), `timestamp`, `node_id` and `class_names`; the rest is not read, and no
+    code in them is run. A file may take 512 MiB of memory, or 400 times its size where that is more.
 
     Args:
         path: The folder, the node table, or the file with all of the graph.

@@ -88,7 +88,8 @@ def read_rows(file: Path, columns: Sequence[str]) -> Rows:
         return Rows(table.schema, table.num_rows, lambda names: iter(table.select(list(names)).to_batches()))
     with readable(file, "Parquet", *ERRORS), parquet.ParquetFile(file) as opened:
         count = opened.metadata.num_rows
-        schema = pa.schema([opened.schema_arrow.field(name) for name in columns])
+        whole = opened.schema_arrow  # made anew at each asking
+        schema = pa.schema([whole.field(name) for name in columns])
     _check_rows(file, count)
     return Rows(schema, count, partial(_parquet_batches, file, count))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gnnsafe.datasets.reading.arrays import ARRAY_NAMES
 from gnnsafe.datasets.reading.limits import check_memory
-from gnnsafe.datasets.reading.refusal import DAMAGED, listed, readable, refusal
+from gnnsafe.datasets.reading.refusal import DAMAGED, listed, readable, refusal, warn_of_weights
 
 __all__ = ["csr_matrix", "npz_arrays", "zipped_arrays"]
 
@@ -37,6 +37,7 @@ def npz_arrays(file: Path) -> Arrays:
             f"name the arrays x and edge_index, and if there are such {listed(ARRAY_NAMES[2:])}; or as the "
             "gnn-benchmark: adj_data, adj_indices, adj_indptr, adj_shape, attr_matrix or attr_data, …, labels",
         )
+    warn_of_weights(file, there)
     return zipped_arrays(file, ARRAY_NAMES)
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gnnsafe.errors import GraphFileError, PrecisionWarning
+from gnnsafe.errors import GraphFileError, ModelWarning, PrecisionWarning
 
-__all__ = ["listed", "readable", "refusal", "shown", "warn_of_coarse"]
+__all__ = ["listed", "readable", "refusal", "shown", "warn_of_coarse", "warn_of_weights"]
 
 FEWEST_LEVELS = 64  # that float32 should tell apart between the least and the largest value of a column
+WEIGHTS = ("weight", "weights", "edge_weight", "edge_weights", "edge_attr")
 DAMAGED = "the file may be cut short or damaged: write it again"
 
 
@@ -76,3 +77,14 @@ def warn_of_coarse(file: Path, columns: Sequence[str], low: ArrayLike, high: Arr
             "that float32 can hardly tell apart; subtract the smallest value first"
         )
         warnings.warn(PrecisionWarning(text), stacklevel=2)
+
+
+def warn_of_weights(file: Path, names: Iterable[str]) -> None:
+    """Say that edges have weights in the file, which no model of gnnsafe's takes."""
+    for name in names:
+        if name.lower() in WEIGHTS:
+            text = (
+                f"{file}, {name}: is not read, and all edges count alike; for a model of your own that takes them, set "
+                "data.edge_weight or data.edge_attr in Python"
+            )
+            warnings.warn(ModelWarning(text), stacklevel=2)

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from gnnsafe.datasets.reading.arrays import ARRAY_NAMES
 from gnnsafe.datasets.reading.limits import check_memory
-from gnnsafe.datasets.reading.refusal import readable, refusal
-from gnnsafe.errors import GraphFileError
+from gnnsafe.datasets.reading.refusal import readable, refusal, warn_of_weights
+from gnnsafe.errors import GraphFileError, InputError
+from gnnsafe.graph import edges_of
 
 __all__ = ["saved_arrays"]
 
@@ -37,6 +38,10 @@ def saved_arrays(file: Path) -> Mapping[str, NDArray[Any]]:
             content = content.to_dict()
     if not isinstance(content, dict):
         raise refusal(file, f"must hold a PyG Data or a dict of tensors (got {type(content).__name__})", REMEDY)
+    if content.get("edge_index") is None and content.get("adj_t") is not None:
+        with readable(file, ".pt", InputError):
+            content = {**content, **edges_of(content["adj_t"])}
+    warn_of_weights(file, (name for name in content if isinstance(name, str)))
     return {name: _array(file, name, content[name]) for name in ARRAY_NAMES if content.get(name) is not None}
 
 

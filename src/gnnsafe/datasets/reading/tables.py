@@ -12,7 +12,7 @@ from gnnsafe.datasets.reading.columns import plain, trimmed
 from gnnsafe.datasets.reading.features import read_features
 from gnnsafe.datasets.reading.files import column_names, find_column, read_table
 from gnnsafe.datasets.reading.ids import node_ids, positions
-from gnnsafe.datasets.reading.refusal import refusal, shown
+from gnnsafe.datasets.reading.refusal import refusal, shown, warn_of_weights
 from gnnsafe.datasets.reading.times import times
 
 __all__ = ["graph_from_tables"]
@@ -60,6 +60,7 @@ def _check_training(file: Path, parts: dict[str, Any], name: str) -> None:
 def _edges(file: Path, ids: Column, nodes: Path, drop_unknown: bool) -> dict[str, Any]:
     names = column_names(file)
     ends = [str(find_column(file, names, *pair, required=True)) for pair in (("source", "src"), ("target", "dst"))]
+    warn_of_weights(file, names)
     table = read_table(file, ends)
     edge_index = np.stack([positions(file, plain(table[end]), end, ids) for end in ends])
     unknown = edge_index < 0
