@@ -96,6 +96,8 @@ def test_an_id_written_in_another_way_is_another_id(tmp_path, end, whole):
     [
         (pa.array([0.5, 0.25], pa.float32()), pa.array([0.5 + 1e-12, 0.25])),
         (pa.array([2**53, 1]), pa.array([2.0**53 + 2, 1.0])),
+        (pa.array([2**53 + 2, 1]), pa.array([2.0**53 + 2, 1.0])),  # it may have been 2**53 + 1
+        (pa.array([2**24 + 2, 1]), pa.array([2.0**24 + 2, 1.0], pa.float32())),
         (pa.array([1, 2]), pa.array([1.5, 2.0])),
         (pa.array([1, 2]).cast(pa.decimal128(21, 1)), pa.array([1.04, 2.0])),
         (pa.array([0, 10], pa.timestamp("s")), pa.array([1, 10_000], pa.timestamp("ms"))),

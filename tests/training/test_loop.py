@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy, linear
 from torch_geometric.nn import GraphSAGE
 
 from gnnsafe import CrossEntropy, EnergyMargin, Outputs, energy, metrics, train
-from gnnsafe.errors import TrainingError
+from gnnsafe.errors import TrainingError, TrainingWarning
 from gnnsafe.methods import GNNSafe
 from gnnsafe.models import GCN, MLP
 
@@ -255,6 +255,11 @@ class TestBadInput:
         del blocks[name]
         with pytest.raises(ValueError, match=f"'{name}' must be given"):
             train(gcn(), blocks, objective=CrossEntropy())
+
+    def test_training_nodes_that_choose_the_epoch_are_said(self, blocks):
+        blocks.val_mask |= blocks.train_mask
+        with pytest.warns(TrainingWarning, match="30 nodes are in train_mask and in val_mask: the epoch is chosen by"):
+            train(gcn(), blocks, objective=CrossEntropy(), epochs=1)
 
     def test_labels(self, blocks):
         model = gcn()

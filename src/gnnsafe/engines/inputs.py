@@ -199,7 +199,7 @@ def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> 
         text = f"CAST({column} AS STRING)"
         return f"NULLIF({f'TRIM({text})' if trimmed else text}, '')"
     if kind == "float" and cast == "BIGINT":
-        whole = f"{_finite(column)} AND {column} = FLOOR({column}) AND ABS({column}) < 9.2e18"
+        whole = f"{_finite(column)} AND {column} = FLOOR({column}) AND ABS({column}) < {EXACT}"
         return f"CASE WHEN {whole} THEN CAST({column} AS BIGINT) END"
     if kind == "float":
         return f"CASE WHEN {_finite(column)} THEN CAST({column} AS DOUBLE) END"

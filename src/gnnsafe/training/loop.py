@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from gnnsafe.checks import Task, check_binary
 from gnnsafe.edges import Edges
-from gnnsafe.errors import TrainingError, is_number, require, require_seed, require_whole
+from gnnsafe.errors import TrainingError, TrainingWarning, is_number, require, require_seed, require_whole
 from gnnsafe.graph import Graph, node_labels, node_mask
 from gnnsafe.models.passes import Passes, choose_passes
 from gnnsafe.outputs import Classifier, Outputs, embeddings_of
@@ -245,6 +246,11 @@ def _check_data(model: nn.Module, data: PreparedGraph, task: Task) -> None:
         low, high = int(labels.min()), int(labels.max())
         require(low >= 0, "y", f"be a class >= 0 for every node of {name}", low)
         require(high < num_classes, "y", f"be < {num_classes}, the model's number of classes, in {name}", high)
+    if both := int((node_mask(data, "train_mask") & node_mask(data, "val_mask")).sum()):
+        text = (
+            f"{both} nodes are in train_mask and in val_mask: the epoch is chosen by nodes that the model learns from"
+        )
+        warnings.warn(TrainingWarning(text), stacklevel=3)
 
 
 def _check_exposure(exposure: Graph | None, data: PreparedGraph, objective: Objective) -> PreparedGraph:

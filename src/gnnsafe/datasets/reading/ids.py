@@ -50,13 +50,17 @@ def positions(file: Path, column: Column, name: str, ids: Column) -> NDArray[np.
     """Each value's place among the ids, −1 where it has none.
 
     Numbers meet numbers of the same value. Where one side is text, or types differ otherwise, both are compared as
-    text, letter by letter: "01" is not 1. Spaces around text do not count where ids are numbers.
+    text, letter by letter: "01" is not 1. Spaces around text do not count where ids are numbers. A float of 2**53
+    or more (in 32 bits 2**24) stands for several whole numbers, and so for no id.
     """
     if not _comparable(column.type):
         raise refusal(file, f"must be ids of nodes (got {column.type})", "use one number or text per edge", column=name)
     if is_text(column.type) and not is_text(ids.type):
         column = pc.utf8_trim_whitespace(column)
+    exact = 2.0**24 if pa.types.is_float32(column.type) else 2.0**53
     column, ids = _widened(column), _widened(ids)
+    if pa.types.is_float64(column.type) and pa.types.is_integer(ids.type):
+        column = pc.if_else(pc.less(pc.abs(column), exact), column, None)
     if column.type != ids.type:
         try:
             column = column.cast(ids.type if _exactly(column.type, ids.type) else pa.large_string())
