@@ -6,7 +6,6 @@ import gc
 import os
 import socket
 from collections.abc import Callable
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,6 @@ hypothesis.settings.load_profile("gnnsafe")
 LOOPBACK = ("127.0.0.1", b"127.0.0.1", "::1", "localhost")
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
-COUNTED = 4  # of so many cases of a test one counts the lines that it runs
 LONGEST = (  # files in tests/ that take more than ten seconds, in the order in which they are begun
     "engines/test_spark.py", "methods/test_numbers.py", "engines/test_faults.py", "test_release.py", "test_pages.py",
     "bench/test_cores.py", "test_device_contract.py", "methods/test_contract.py", "service/test_browser.py",
@@ -40,17 +38,14 @@ LONGEST = (  # files in tests/ that take more than ten seconds, in the order in 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest is begun first: a worker has whole files, and none should be left for the end.
-
-    Lines are counted in a quarter of a test's cases, each test in others: counting takes half as long again.
-    """
+    """What takes longest is begun first: a worker has whole files, and none should be left for the end."""
     places = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
-    tests = groupby(items, key=lambda item: item.nodeid.partition("[")[0])
-    for number, (_, cases) in enumerate(tests):
-        for place, case in enumerate(list(cases)[:-1], number):
-            if place % COUNTED:
-                case.add_marker(pytest.mark.no_cover)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: some wait, for Spark or for a service to start."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_finish() -> None:

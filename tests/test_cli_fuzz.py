@@ -12,8 +12,6 @@ from tests.test_cli_own import write_graph
 
 from gnnsafe import cli
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 SECONDS = 10
 
 

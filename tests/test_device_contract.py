@@ -26,7 +26,7 @@ from gnnsafe.monitoring import observe
 from gnnsafe.propagation import Propagation
 from gnnsafe.training import OBJECTIVES
 
-pytestmark = [other_devices, pytest.mark.no_cover]  # other tests count these lines; counting takes half as long again
+pytestmark = other_devices
 
 
 def model_for(data: Any, name: str = "gcn", seed: int = 0, **options: Any) -> nn.Module:

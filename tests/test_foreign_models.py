@@ -504,7 +504,6 @@ class TestAttributesOfAPart:
             torch.testing.assert_close(scores, detector.score(data)[touched])
 
 
-@pytest.mark.no_cover  # it is about threads: lines are counted elsewhere
 class TestThreads:
     """Many threads and one model, in training mode: bit for bit what one thread gets."""
 

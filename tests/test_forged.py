@@ -23,8 +23,6 @@ from gnnsafe.errors import GnnsafeError, InputError, SavedFileError
 from gnnsafe.methods import KNN, MSP, Consensus, Propagated
 from gnnsafe.saving import _checksum, _saved, read
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 HOSTILE: list[Any] = [
     None, True, False, 0, -1, 3, 10**12, 10**400, 0.5, float("nan"), float("inf"), 1e308, "", "x", "GCN", "knn",
     "Calibration", "scores\x1b[31m", "\ud800", "a" * 300, [], {}, [[]], [1, 2], {"is": "knn"}, {"is": "__class__"},
@@ -192,8 +190,8 @@ def test_every_tensor_changed_is_refused_or_scores(blocks, tmp_path, method):
     (file,) = tmp_path.glob("tensors-*")
     tensors, text = load(file.read_bytes()), (tmp_path / "detector.json").read_text()
     seen = []
-    for name in tensors:
-        for change in CHANGED_TENSORS:
+    for place, name in enumerate(tensors):
+        for change in CHANGED_TENSORS[place % 2 :: 2]:
             content = save({**tensors, name: change(tensors[name]).contiguous()} if tensors[name].dim() else tensors)
             (tmp_path / "detector.json").write_text(text)
             digest = xxhash.xxh3_128_hexdigest(content)

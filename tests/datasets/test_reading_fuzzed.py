@@ -23,8 +23,6 @@ from pyarrow import parquet
 from gnnsafe import read_graph
 from gnnsafe.errors import GraphFileError
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 CASES = int(os.environ.get("GNNSAFE_FUZZ", "250"))
 MEMORY = 200 * 2**20  # bytes that none of these small files may take
 CELLS = [

@@ -81,7 +81,7 @@ def write(graph: Data, folder: Path, parts: int = 3) -> Path:
 @cache
 def trained(backbone: str = "GCN") -> Any:
     torch.manual_seed(0)
-    model = getattr(models, backbone)(8, 16, 3)
+    model = getattr(models, backbone)(8, 16, 3, **({"steps": 3} if backbone == "APPNP" else {}))
     gnnsafe.train(model, block_graph(), objective=gnnsafe.CrossEntropy(), epochs=5)
     return model
 

@@ -15,8 +15,6 @@ from gnnsafe.methods import KNN, METHODS, Consensus, Mahalanobis, Propagated
 from gnnsafe.models import GCN
 from gnnsafe.outputs import Penultimate
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 everyone = pytest.mark.parametrize("name", METHODS)
 
 

@@ -26,8 +26,6 @@ from gnnsafe.methods import (
 )
 from gnnsafe.models import GCN, MLP
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
 ANY = ("odin", "grasp")  # which read the whole graph
 WEIGHED = ("two-scale",)  # which weigh by the whole graph what they read of a part: tests/methods/test_two_scale.py

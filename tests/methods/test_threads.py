@@ -18,8 +18,6 @@ from gnnsafe.methods import METHODS
 from gnnsafe.models import GCN
 from gnnsafe.outputs import Penultimate
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 THREADS, CALLS, GRAPHS = 8, 100, 6
 
 

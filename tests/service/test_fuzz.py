@@ -13,8 +13,6 @@ from schemathesis.specs.openapi.checks import status_code_conformance
 
 from gnnsafe.service import Limits, Service, create_app
 
-pytestmark = pytest.mark.no_cover  # other tests count these lines; counting takes half as long again
-
 
 @pytest.fixture(scope="module")
 def app(detector, graph):

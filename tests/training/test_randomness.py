@@ -88,6 +88,7 @@ def test_odd_arguments_are_refused_in_one_line(blocks, argument, odd):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:1 nodes are in train_mask and in val_mask")
 def test_one_node_has_no_batch_to_be_normed_over():
     from types import SimpleNamespace
 
