@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -143,6 +144,12 @@ def test_names_of_numpy_are_names_of_json(blocks):
     why = Detector(GCN(8, 4, 3)).fit(blocks).explain(blocks, node="6")
     assert why.node == 3
     assert json.loads(json.dumps(why.to_dict()))["class_names"] == [10, 20, 30]
+
+
+def test_ids_that_json_has_not_are_text_in_it(blocks):
+    blocks.node_id = [date(2020, 1, 1) + timedelta(days=node) for node in range(120)]
+    why = Detector(GCN(8, 4, 3)).fit(blocks).explain(blocks, node=3)
+    assert json.loads(json.dumps(why.to_dict()))["node_ids"]["3"] == "2020-01-04"
 
 
 @pytest.mark.parametrize("names", [np.zeros(3, dtype="datetime64[D]"), [b"a", "b", "c"], [("a",), 1, 2]])

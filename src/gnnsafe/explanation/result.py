@@ -82,8 +82,12 @@ class Explanation:
             Numbers, lists and texts by name.
         """
         nodes, edges = self.ego
+        own = {
+            str(node): name if isinstance(name, str | int | float) else str(name)
+            for node, name in self.node_ids.items()
+        }
         return {
-            **({"node_ids": {str(number): own for number, own in self.node_ids.items()}} if self.node_ids else {}),
+            **({"node_ids": own} if own else {}),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
             **{name: getattr(self, name) for name in (*NUMBERS, "total")},
             **{name: list(getattr(self, name)) for name in ("logits", "probabilities", "predicted")},
