@@ -29,7 +29,7 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/gnnsafe demo
 
-# Workers of one thread each: tests are many and small. tests/conftest.py says how many, and in which order files are handed out.
+# A worker per core, each with one thread: tests are many and small. Files are handed out in the order of tests/conftest.py.
 # What is imported is compiled once, not by each of a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 

@@ -43,11 +43,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: some wait, for Spark or for a service to start."""
-    return (os.cpu_count() or 1) + 1
-
-
 def pytest_collection_finish() -> None:
     """What is there now stays to the end: not looked through again whenever garbage is collected."""
     gc.collect()

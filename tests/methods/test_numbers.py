@@ -137,7 +137,7 @@ def odd_features(kind: int, x: torch.Tensor) -> torch.Tensor:
 def test_any_small_graph_is_scored_or_refused_in_one_line(name):
     generator = torch.Generator().manual_seed(0)
     refusals = []
-    for trial in range(60):
+    for trial in range(40):
         sizes = ((1, 9), (2, 5), (0, 40))
         nodes, classes, edges = (int(torch.randint(*size, (), generator=generator)) for size in sizes)
         data = graph(trial, nodes, classes, edges)
@@ -151,9 +151,8 @@ def test_any_small_graph_is_scored_or_refused_in_one_line(name):
         except GnnsafeError as error:
             refusals.append(str(error))
     assert all("\n" not in refusal for refusal in refusals)
-    assert len(refusals) < (
-        50 if name in ("mahalanobis", "gebm", "two-scale") else 10
-    )  # one training node, or all alike
+    most = 34 if name in ("mahalanobis", "gebm", "two-scale") else 7  # one training node, or all alike
+    assert len(refusals) < most
 
 
 def permuted(data: SimpleNamespace, order: torch.Tensor) -> SimpleNamespace:

@@ -74,9 +74,7 @@ class Watch:
                 taken, self._waiting = self._waiting, []
             self._begun = time.monotonic()
             try:
-                self.began = self.history.first(
-                    self._digest
-                )  # whether it answers, also where there is nothing to write
+                self.began = self.history.first(self._digest)  # does it answer, also where there is nothing to write?
                 if taken:
                     self._wrote = self._begun
                 while taken:
