@@ -12,19 +12,21 @@ from gnnsafe.bench.paper import PAPER_SHIFTS
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import Result, attempts, run
 from gnnsafe.bench.summary import summaries
+from gnnsafe.bench.trained import TrainedModels
 from gnnsafe.datasets import Benchmark
 from gnnsafe.errors import TrainingError
 from gnnsafe.methods import MSP, Energy, GNNSafe, Propagated
 from gnnsafe.metrics import Detection, accuracy, detection
 from gnnsafe.models import GCN, MODELS
 from gnnsafe.prepared import prepare
+from gnnsafe.training import MemberCrossEntropy
 from gnnsafe.training.loop import History
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept(monkeypatch):
+def _nothing_cached(monkeypatch):
     """No test meets a model that another one trained."""
-    monkeypatch.setattr(module, "_kept", {})
+    monkeypatch.setattr(module, "_cached", {})
 
 
 @pytest.fixture
@@ -81,12 +83,54 @@ def test_shifts_of_one_graph_share_what_is_trained_without_exposure(toy, monkeyp
     assert trained[3:] == [CrossEntropy()] * 4  # another seed, another length, other labels, another learning rate
 
 
-def test_only_the_last_models_are_kept(toy, monkeypatch):
-    monkeypatch.setattr(module, "MOST_KEPT", 2)
+def test_only_the_last_models_are_cached(toy, monkeypatch):
+    monkeypatch.setattr(module, "MOST_CACHED", 2)
     plan = [Recipe("MSP", CrossEntropy(), MSP())]
     for seed in range(4):
         run(replace(toy, seed=seed), plan, epochs=1)
-    assert [key[4] for key in module._kept] == [2, 3]
+    assert [key[4] for key in module._cached] == [2, 3]
+
+
+@pytest.mark.parametrize("name", ["gcn", "gpn", "ensemble", "jknet", "gps"])
+def test_a_model_that_was_kept_scores_as_when_it_was_trained(toy, tmp_path, monkeypatch, name):
+    kept = TrainedModels(tmp_path / "models")
+    objective = MemberCrossEntropy() if name == "ensemble" else CrossEntropy()
+    plan = [Recipe("MSP", objective, MSP(), name)]
+
+    def results() -> list[Result]:
+        module._cached.clear()
+        ((_, outcome),) = attempts(toy, plan, epochs=2, kept=kept)
+        assert not isinstance(outcome, Exception)
+        return outcome
+
+    first = results()
+    monkeypatch.setattr(module, "train", None)  # whoever trains now fails
+    for before, again in zip(first, results(), strict=True):
+        assert again.detection == before.detection
+        assert (again.val_loss, again.epoch, again.accuracy) == (before.val_loss, before.epoch, before.accuracy)
+        np.testing.assert_array_equal(again.id_scores, before.id_scores)
+        assert again.seconds["train"] == before.seconds["train"]
+
+
+def test_a_kept_model_that_was_changed_is_trained_again(toy, tmp_path):
+    kept, plan = TrainedModels(tmp_path), [Recipe("MSP", CrossEntropy(), MSP())]
+    ((_, first),) = attempts(toy, plan, epochs=2, kept=kept)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    module._cached.clear()
+    ((_, again),) = attempts(toy, plan, epochs=2, kept=kept)
+    assert [result.detection for result in again] == [result.detection for result in first]
+    assert len({*tmp_path.iterdir()} - {path}) == 1
+
+
+def test_what_exposure_or_own_code_made_is_not_kept(toy, tmp_path):
+    class Own(CrossEntropy):
+        pass
+
+    plan = [Recipe("FT", EnergyMargin(-5.0, -1.0, 0.1), MSP()), Recipe("own", Own(), MSP())]
+    assert len(list(attempts(toy, plan, epochs=1, kept=TrainedModels(tmp_path)))) == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_propagated_method_shares_the_scores_of_the_method_alone(toy):

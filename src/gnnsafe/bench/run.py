@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gnnsafe.bench.curves import Curves
-from gnnsafe.bench.recipes import Recipe, SelectedBy
+from gnnsafe.bench.recipes import Recipe, SelectedBy, code_of
+from gnnsafe.bench.trained import TrainedModel, TrainedModels
 from gnnsafe.datasets import Benchmark
 from gnnsafe.errors import WorkerError
 from gnnsafe.graph import fingerprint
@@ -30,7 +31,7 @@ __all__ = ["HIDDEN", "Result", "attempts", "run"]
 
 HIDDEN = 64  # channels, of every backbone in the paper
 MOMENTS = 10  # epochs from one look at the test data to the next, where these choose
-MOST_KEPT = 8  # trained models: those of one ID graph
+MOST_CACHED = 8  # trained models: those of one ID graph
 
 Value = TypeVar("Value")
 _Scores = tuple[Tensor, dict[str, Tensor], float]
@@ -81,17 +82,23 @@ def run(benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int = 200) -
 
 
 def attempts(
-    benchmark: Benchmark, recipes: Sequence[Recipe], *, epochs: int, selection: SelectedBy = "validation"
+    benchmark: Benchmark,
+    recipes: Sequence[Recipe],
+    *,
+    epochs: int,
+    selection: SelectedBy = "validation",
+    kept: TrainedModels | None = None,
 ) -> Iterator[tuple[Recipe, list[Result] | Exception]]:
     """Each recipe with its results, or with what went wrong: one that fails costs no other.
 
-    With selection="test", for the audit alone, they are those of the epoch with the highest test AUROC.
+    With selection="test", for the audit alone, they are those of the epoch with the highest test AUROC. Models in
+    `kept` are not trained again, and others are added to it.
     """
     if selection == "test":
         yield from _audited(benchmark, recipes, epochs)
         return
     trainings = dict.fromkeys((recipe.model, recipe.objective, recipe.lr) for recipe in recipes)
-    outputs = {training: _attempt(_Trained.on, benchmark, *training, epochs) for training in trainings}
+    outputs = {training: _attempt(_Trained.on, benchmark, *training, epochs, kept) for training in trainings}
     for recipe in recipes:
         yield recipe, _scored(benchmark, recipe, outputs[recipe.model, recipe.objective, recipe.lr])
 
@@ -146,8 +153,16 @@ class _Trained:
     """What a method gave, by its repr: propagated, it shares the scores with the method alone."""
 
     @classmethod
-    def on(cls, benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> _Trained:
-        return cls.of(benchmark, *_model(benchmark, name, objective, lr, epochs))
+    def on(
+        cls,
+        benchmark: Benchmark,
+        name: str,
+        objective: Objective,
+        lr: float,
+        epochs: int,
+        kept: TrainedModels | None,
+    ) -> _Trained:
+        return cls.of(benchmark, *_model(benchmark, name, objective, lr, epochs, kept))
 
     @classmethod
     def of(
@@ -182,25 +197,33 @@ class _Trained:
         return self.scores[key]
 
 
-_Moment = tuple[nn.Module, float, int, float, int]  # model, validation loss, epoch, seconds, epochs in all
+def _model(
+    benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int, kept: TrainedModels | None
+) -> TrainedModel:
+    """A trained model; one trained without exposure is the same under every shift that leaves the ID graph alone.
 
-
-def _model(benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> _Moment:
-    """A trained model, its ID validation loss and epoch, and how many seconds its training took.
-
-    One trained without exposure is the same under every shift that leaves the ID graph alone: the last ones are kept.
+    The last of these are cached, and those of gnnsafe.models, whose weights are all that training changes, are `kept`.
     """
+    if objective.needs_exposure:
+        return _train(benchmark, name, objective, lr, epochs)
     key = (name, objective, lr, epochs, benchmark.seed, benchmark.id.x.device, fingerprint(benchmark.id))
-    if key in _kept:
-        return _kept[key]
+    if key in _cached:
+        return _cached[key]
+    kept = None if code_of(type(objective), MODELS[name]) else kept
+    found = kept and kept.find(key, _fresh(benchmark, name))
+    trained = found or _train(benchmark, name, objective, lr, epochs)
+    if kept and not found:
+        kept.keep(key, trained)
+    _cached[key] = trained
+    if len(_cached) > MOST_CACHED:
+        del _cached[next(iter(_cached))]
+    return trained
+
+
+def _train(benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> TrainedModel:
     start, model = perf_counter(), _fresh(benchmark, name)
     history = _trained(model, benchmark, objective, lr, epochs)
-    trained = model, min(history.val_loss), history.best_epoch, perf_counter() - start, epochs
-    if not objective.needs_exposure:
-        _kept[key] = trained
-        if len(_kept) > MOST_KEPT:
-            del _kept[next(iter(_kept))]
-    return trained
+    return TrainedModel(model, min(history.val_loss), history.best_epoch, perf_counter() - start, epochs)
 
 
 def _fresh(benchmark: Benchmark, name: str) -> nn.Module:
@@ -217,7 +240,7 @@ def _trained(
     return train(model, benchmark.id, objective=objective, exposure=benchmark.exposure, **settings)
 
 
-def _moments(benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> Iterator[_Moment]:
+def _moments(benchmark: Benchmark, name: str, objective: Objective, lr: float, epochs: int) -> Iterator[TrainedModel]:
     """The model as it was at every tenth epoch, the last among them, and at its best on validation nodes."""
     start, model, seen = perf_counter(), _fresh(benchmark, name), {}
 
@@ -230,15 +253,15 @@ def _moments(benchmark: Benchmark, name: str, objective: Objective, lr: float, e
     duration, best = perf_counter() - start, copy.deepcopy(model.state_dict())
     seen[history.best_epoch] = best, min(history.val_loss)
 
-    def walk() -> Iterator[_Moment]:
+    def walk() -> Iterator[TrainedModel]:
         for epoch, (weights, loss) in sorted(seen.items()):
             model.load_state_dict(weights)
-            yield model, loss, epoch, duration, epochs
+            yield TrainedModel(model, loss, epoch, duration, epochs)
 
     return walk()
 
 
-_kept: dict[Hashable, _Moment] = {}
+_cached: dict[Hashable, TrainedModel] = {}
 
 
 def _results(benchmark: Benchmark, recipe: Recipe, trained: _Trained) -> list[Result]:

@@ -20,6 +20,7 @@ from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, read, write
+from gnnsafe.bench.trained import TrainedModels
 from gnnsafe.datasets import DATASETS, Benchmark
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS, Model
@@ -42,6 +43,7 @@ OTHER_VERSIONS = {
 }
 START_MEMORY = 700.0  # MiB, of a process with torch and PyG
 NODE_MEMORY = 0.025  # MiB: activations, gradients and many methods' scores of a node, with room; a guess
+MODELS_FOLDER = "models"  # of the store, by the code that trained them
 MOVED = ("label", "domain", "time", "control-half")  # shifts whose ID graph is their own
 
 
@@ -111,7 +113,8 @@ class CellTask:
             records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
         else:
             cell = self.cell
-            outcomes = list(attempts(benchmark, self.recipes, epochs=cell.epochs, selection=cell.selection))
+            kept = TrainedModels(self.folder / MODELS_FOLDER / f"{self.version} torch {self._torch}")
+            outcomes = list(attempts(benchmark, self.recipes, epochs=cell.epochs, selection=cell.selection, kept=kept))
             sizes = (benchmark.id.num_features, HIDDEN, benchmark.num_classes)
             records = [
                 self.record(recipe, source=benchmark.source, model=f"{MODELS[recipe.model].__name__}{sizes}", **fields)
