@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,9 +33,16 @@ def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
     for chunk in torch.split(points, max(1, PRODUCTS // len(bank))):
         rows = chunk.double()
         squared = torch.addmm(lengths, rows, bank.T, alpha=-2) + rows.square().sum(dim=1, keepdim=True)
-        nearest.append(squared.to(narrow).topk(k, dim=1, largest=False).values)
+        nearest.append(_smallest(squared.to(narrow), k))
     squared = torch.cat(nearest)
     return squared.where(squared > SAME, 0).sqrt()
+
+
+def _smallest(values: Tensor, k: int) -> Tensor:
+    """The k smallest numbers of each row in their order; numpy finds them several times as fast as torch's topk."""
+    if values.device.type != "cpu":
+        return values.topk(k, dim=1, largest=False).values
+    return torch.from_numpy(np.sort(np.partition(values.numpy(), k - 1, axis=1)[:, :k], axis=1))
 
 
 @dataclass
