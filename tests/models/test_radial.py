@@ -5,6 +5,7 @@ import torch
 from torch.distributions import Normal
 from torch.nn.functional import softplus
 
+from gnnsafe.models import radial as module
 from gnnsafe.models.radial import RadialFlows
 
 
@@ -77,3 +78,20 @@ def test_a_point_at_a_center_has_a_finite_gradient():
     point = model.centers[0, 0].detach().clone().requires_grad_()
     model(point).sum().backward()
     assert torch.isfinite(point.grad).all()
+
+
+@pytest.mark.parametrize("learning", [True, False])
+def test_blocks_of_many_points_give_the_same_and_the_same_gradients(monkeypatch, learning):
+    model, points = flows(3, 4, 5), torch.randn(50, 4, dtype=torch.float64, requires_grad=learning)
+
+    def found() -> list[torch.Tensor]:
+        log_q = model(points)
+        return [log_q, *torch.autograd.grad(log_q.square().sum(), [*model.parameters(), *([points] * learning)])]
+
+    whole = found()
+    monkeypatch.setattr(module, "WHOLE", 100)
+    monkeypatch.setattr(module, "BLOCK", 12 * 7)  # seven points at a time
+    for ours, theirs in zip(found(), whole, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    with torch.no_grad():
+        torch.testing.assert_close(model(points), whole[0])

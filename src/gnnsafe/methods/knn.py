@@ -42,7 +42,7 @@ def _smallest(values: Tensor, k: int) -> Tensor:
     """The k smallest numbers of each row in their order; numpy finds them several times as fast as torch's topk."""
     if values.device.type != "cpu":
         return values.topk(k, dim=1, largest=False).values
-    return torch.from_numpy(np.sort(np.partition(values.numpy(), k - 1, axis=1)[:, :k], axis=1))
+    return torch.from_numpy(np.sort(np.partition(values.detach().numpy(), k - 1, axis=1)[:, :k], axis=1))
 
 
 @dataclass

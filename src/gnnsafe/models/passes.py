@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.models.base import Backbone
+from gnnsafe.models.gpn import GPN
 from gnnsafe.models.two_layers import TwoLayers, suits
-from gnnsafe.prepared import PreparedGraph
+from gnnsafe.prepared import PreparedGraph, prepare
+from gnnsafe.regions import region
 from gnnsafe.staged import staged
 
 __all__ = ["Passes", "StagedPasses", "choose_passes"]
@@ -65,4 +67,10 @@ def choose_passes(
     if training is not None and suits(model, graph):
         lender = beside if isinstance(beside, TwoLayers) else None
         return TwoLayers(model, graph, training, validation, lender)  # type: ignore[arg-type]
+    if training is not None and isinstance(model, GPN):  # whose densities cost much at every node
+        read = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+        read[training] = read[validation] = True
+        part = region(graph, read, model.reach, touched=False)
+        place = torch.cumsum(part.kept, dim=0) - 1
+        return StagedPasses(model, prepare(part.part), place[training], place[validation])
     return StagedPasses(model, graph, training, validation)

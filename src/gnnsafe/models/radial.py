@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
+from torch.utils.checkpoint import checkpoint
 
 __all__ = ["RadialFlows"]
+
+BLOCK = 2**20  # coordinates, of points in all classes, that are worked on at a time where there are more than WHOLE
+WHOLE = 2**24
 
 
 class RadialFlows(nn.Module):
@@ -34,7 +39,20 @@ class RadialFlows(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, z: Tensor) -> Tensor:
-        """log q(z | class), [points, classes]."""
+        """log q(z | class), [points, classes]; of many points in blocks, which are computed again for the gradient.
+
+        A gradient needs some thirty tensors of the size of all coordinates: gigabytes for 10⁵ points in 40 classes.
+        """
+        each = self.centers.shape[1] * z.shape[1]
+        if len(z) * each <= WHOLE:
+            return self._log_density(z)
+        blocks = torch.split(z, max(1, BLOCK // each))
+        if not torch.is_grad_enabled():
+            return torch.cat([self._log_density(block) for block in blocks])
+        settings: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+        return torch.cat([checkpoint(self._log_density, block, **settings) for block in blocks])
+
+    def _log_density(self, z: Tensor) -> Tensor:
         dimensions, alpha = z.shape[1], F.softplus(self.radii)
         beta = F.softplus(self.strengths) - alpha
         # Carried from layer to layer is z − c, [classes, points, dimensions]: the next centre is one shift away.

@@ -61,6 +61,10 @@ class UncertainCrossEntropy(Objective):
         model.requires_grad_(epoch >= self.warmup)
         model.flows.requires_grad_(True)
 
+    def reach(self) -> int:
+        """The training nodes alone."""
+        return 0
+
     def loss(self, outputs: Outputs, exposure: Outputs | None = None, *, epoch: int = 0) -> Tensor:
         """Expected cross-entropy less the weighted entropy, summed over the training nodes; the logits are log α."""
         check_multiclass(outputs.task, self)
