@@ -1,4 +1,4 @@
-"""Trained models kept beside the records: a method that comes later scores them without training again."""
+"""Trained models kept beside the records: a user's method that comes later scores them without training again."""
 
 from __future__ import annotations
 
