@@ -233,7 +233,7 @@ def test_an_interrupted_search_goes_on_where_it_was(small, tmp_path, capsys, mon
     assert capsys.readouterr().err.endswith(
         f"gnnsafe: interrupted; 3 of 8 trials of lr are kept in {folder}; the same command goes on from there\n"
     )
-    before = {path: path.read_bytes() for path in folder.iterdir()}
+    before = {path: path.read_bytes() for path in folder.glob("*.jsonl")}
     assert len(before) == 3
     assert cli.main([*TINY, "--out", str(tmp_path)]) == 0
     assert "8 trials of lr, 3 of them finished before" in capsys.readouterr().err

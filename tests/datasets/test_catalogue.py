@@ -369,7 +369,7 @@ def test_synthetic_has_every_shift(shift):
         if name != "id":
             assert graph.mask.any()
     assert first.id.train_mask.any()
-    assert {*SINGLE_GRAPH, "domain", "time", *CONTROLS} == {*DATASETS["synthetic"].shifts}
+    assert {*SINGLE_GRAPH, "domain", "time", "time-same-graph", *CONTROLS} == {*DATASETS["synthetic"].shifts}
 
 
 def test_synthetic_in_a_size_of_ones_own():
@@ -409,3 +409,14 @@ def test_what_is_not_at_hand_is_said(name, tmp_path, monkeypatch):
     assert not DATASETS[name].available(tmp_path)
     with pytest.raises(DataNotFoundError, match=r"was not found\. Tried: .*, a download \(.*\)\. Pass root="):
         load_benchmark(name, shift=DATASETS[name].shifts[-3], root=tmp_path)
+
+
+def test_in_the_same_later_graph_new_nodes_stand_beside_the_id_test_nodes():
+    apart, same = (load_benchmark("synthetic", shift=shift, seed=1) for shift in ("time", "time-same-graph"))
+    assert list(same.ood) == list(apart.ood)
+    for name, graph in same.ood.items():
+        assert torch.equal(graph.edge_index, apart.ood[name].edge_index)
+        assert torch.equal(graph.mask, apart.ood[name].mask)
+        assert torch.equal(graph.test_mask, apart.id.test_mask)
+        assert not (graph.test_mask & graph.mask).any()
+    assert torch.equal(same.exposure.mask, apart.exposure.mask)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from gnnsafe.bench import paper
 from gnnsafe.bench.own import own_recipes
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy, backbones, recipes, typed
-from gnnsafe.datasets import CONTROLS, DATASETS, Benchmark, load_benchmark
+from gnnsafe.datasets import CONTROLS, DATASETS, SAME_GRAPH, Benchmark, load_benchmark
 from gnnsafe.errors import InputError, require, require_known, require_whole
 
 __all__ = ["Cell", "Plan", "available_datasets", "read_plan"]
@@ -20,8 +20,8 @@ OWN = ".py"
 MOST_SEEDS = 1000  # each is a cell or more
 PLANTED = ("planted-feature", "planted-structure")
 PROTOCOL_SHIFTS = {
-    "paper": (*paper.PAPER_SHIFTS, *CONTROLS),
-    "rigorous": (*paper.PAPER_SHIFTS, "rewire", *PLANTED, *CONTROLS),
+    "paper": (*paper.PAPER_SHIFTS, "domain", "time", *CONTROLS),
+    "rigorous": (*paper.PAPER_SHIFTS, "domain", "time", SAME_GRAPH, "rewire", *PLANTED, *CONTROLS),
 }
 OVER_TIME = "pubmed-years"  # in every order of methods
 PROTOCOL_METHODS = (*paper.PAPER_METHODS, "GNNSafe, keep")  # of the paper's own study, and what it should have done
@@ -145,15 +145,15 @@ class Plan:
 
     def _shifts(self, dataset: str) -> list[str]:
         entry = DATASETS[dataset]
-        usual = (*PROTOCOL_SHIFTS[self.protocol or "rigorous"], *entry.own)
-        return [shift for shift in entry.shifts if shift in (self.shifts or usual)]
+        wanted = self.shifts or PROTOCOL_SHIFTS[self.protocol or "rigorous"]
+        return [shift for shift in entry.shifts if shift in wanted]
 
     def _protocols(self, dataset: str, shift: str) -> tuple[Protocol, ...]:
         """The one that was named, or the paper's for what its tables have; what every order has is run by both."""
         if self.protocol is not None:
             return (self.protocol,)
         tabled = any(paper.in_tables(dataset, name) for name in self._shifts(dataset))
-        if dataset == OVER_TIME or (shift in CONTROLS and tabled):
+        if (dataset == OVER_TIME and shift != SAME_GRAPH) or (shift in CONTROLS and tabled):
             return ("paper", "rigorous")
         return ("paper",) if paper.in_tables(dataset, shift) else ("rigorous",)
 

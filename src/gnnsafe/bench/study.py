@@ -21,7 +21,7 @@ from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
 from gnnsafe.bench.store import Record, read, write
 from gnnsafe.bench.trained import TrainedModels
-from gnnsafe.datasets import DATASETS, Benchmark
+from gnnsafe.datasets import DATASETS, SAME_GRAPH, Benchmark
 from gnnsafe.graph import fingerprint
 from gnnsafe.models import MODELS, Model
 
@@ -99,6 +99,8 @@ class CellTask:
         shift, entry = self.cell.shift, DATASETS[self.cell.dataset]
         if shift == "control-nothing" and entry.graph is None:  # on the ID graph of the data set's own shift
             shift = next(iter(entry.own))
+        if shift == SAME_GRAPH:
+            shift = "time"
         return replace(self.cell, shift=shift if shift in MOVED else "")
 
     def benchmark(self) -> Benchmark:

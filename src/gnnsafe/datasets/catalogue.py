@@ -17,16 +17,18 @@ from gnnsafe.datasets.cora import packaged_cora
 from gnnsafe.datasets.public import PUBLIC
 from gnnsafe.datasets.shifts import domain, time
 from gnnsafe.datasets.splits import per_class_split, random_split
-from gnnsafe.graph import Data
+from gnnsafe.graph import Data, changed
 
-__all__ = ["CONTROLS", "DATASETS", "SINGLE_GRAPH", "Dataset", "Parts", "synthetic_dataset"]
+__all__ = ["CONTROLS", "DATASETS", "SAME_GRAPH", "SINGLE_GRAPH", "Dataset", "Parts", "synthetic_dataset"]
 
 Root = str | os.PathLike[str] | None
 Parts = tuple[Data, Data | None, dict[str, Data]]  # ID graph, exposure graph if any, OOD graphs by name
+OwnShift = Callable[[Root, int], tuple[Parts, str]]
 
 SINGLE_GRAPH = (
     "structure", "feature", "label", "rewire", "feature-noise", "perturb-edges", "planted-feature", "planted-structure",
 )  # fmt: skip
+SAME_GRAPH = "time-same-graph"  # ID test nodes are scored in the later graphs, where the new nodes are
 CONTROLS = ("control-nothing", "control-half")  # of any data set: in which no node is OOD
 TENTHS = "a random split drawn from the seed, 1:1:8"
 PER_CLASS = "a random split drawn from the seed, 20 per class/500/1000"
@@ -46,7 +48,7 @@ class Dataset:
     classes: int
     available: Callable[[Root], bool]
     graph: Callable[[Root, int], tuple[Data, str]] | None = None
-    own: Mapping[str, Callable[[Root, int], tuple[Parts, str]]] = field(default_factory=dict)
+    own: Mapping[str, OwnShift] = field(default_factory=dict)
     middle: int | None = None  # the exposure class of the label shift where the paper sets it
     redrawn: Callable[[Root, int], tuple[Data, str]] | None = None  # `graph` with a drawn split, where it has a public
 
@@ -161,8 +163,19 @@ def synthetic_dataset(*, nodes: int = 2000, edges: int = 10_000, features: int =
     def years(root: Root, seed: int) -> tuple[Parts, str]:
         return _over_time(make(seed), seed, synthetic), f"the seed, {TENTHS} of nodes up to {synthetic.ID}"
 
-    own = {"domain": domains, "time": years}
+    own = {"domain": domains, **_over_years(years)}
     return Dataset(nodes, edges, str(features), classes, lambda _: True, graph, own)
+
+
+def _over_years(years: OwnShift) -> dict[str, OwnShift]:
+    """The shift over time, and what users of a growing graph ask: new nodes beside the ID test nodes in one graph."""
+
+    def same_graph(root: Root, seed: int) -> tuple[Parts, str]:
+        (inside, exposure, later), source = years(root, seed)
+        among = {name: changed(graph, test_mask=inside.test_mask) for name, graph in later.items()}
+        return (inside, exposure, among), source
+
+    return {"time": years, SAME_GRAPH: same_graph}
 
 
 DATASETS = {
@@ -180,12 +193,17 @@ DATASETS = {
     "dblp": Dataset(17_716, 105_734, "1639", 4, _at_hand("dblp"), _tenths("dblp")),
     "twitch": Dataset(9498, 315_774, "3170 or 128", 2, _twitch_at_hand, own={"domain": _twitch}),
     "arxiv": Dataset(
-        arxiv.NODES, arxiv.EDGES, "128", 40, lambda root: bool(arxiv.ARXIV.available(root)), own={"time": _arxiv}
+        arxiv.NODES, arxiv.EDGES, "128", 40, lambda root: bool(arxiv.ARXIV.available(root)), own=_over_years(_arxiv)
     ),
     "arxiv-topics": Dataset(
-        arxiv.NODES, arxiv.EDGES, "40", 40, lambda root: bool(arxiv.TOPICS.available(root)), own={"time": _arxiv_topics}
+        arxiv.NODES,
+        arxiv.EDGES,
+        "40",
+        40,
+        lambda root: bool(arxiv.TOPICS.available(root)),
+        own=_over_years(_arxiv_topics),
     ),
-    "arxiv-stand-in": Dataset(arxiv.NODES, arxiv.EDGES, "128", 40, lambda _: True, own={"time": _arxiv_stand_in}),
-    "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own={"time": _pubmed_years}),
+    "arxiv-stand-in": Dataset(arxiv.NODES, arxiv.EDGES, "128", 40, lambda _: True, own=_over_years(_arxiv_stand_in)),
+    "pubmed-years": Dataset(19_717, 88_648, "500", 3, _pubmed_years_at_hand, own=_over_years(_pubmed_years)),
     "synthetic": synthetic_dataset(),
 }

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
-from gnnsafe.datasets import CONTROLS
+from gnnsafe.datasets import CONTROLS, SAME_GRAPH
 
 __all__ = ["REGIMES", "Place", "Setting", "mean_over", "order", "ranked_settings", "regime_of", "settings_of"]
 
@@ -64,7 +64,7 @@ class Place:
         """
         dataset, shift = setting
         found = [self.auroc[dataset, control] for control in CONTROLS if (dataset, control) in self.auroc]
-        if not found or setting not in self.auroc or regime_of(shift) not in ("whole", "time"):
+        if not found or setting not in self.auroc or regime_of(shift) not in ("whole", "time") or shift == SAME_GRAPH:
             return False
         return max(found) >= ARTEFACT and max(found) - 50 >= SHARE * (self.auroc[setting] - 50)
 
@@ -77,7 +77,8 @@ def regime_of(shift: str) -> str:
     """
     if shift in CONTROLS:
         return ""
-    return "planted" if shift.startswith("planted-") else {"label": "classes", "time": "time"}.get(shift, "whole")
+    named = {"label": "classes", "time": "time", SAME_GRAPH: "time"}
+    return "planted" if shift.startswith("planted-") else named.get(shift, "whole")
 
 
 def order(records: Sequence[Record]) -> list[Place]:
