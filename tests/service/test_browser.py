@@ -79,6 +79,19 @@ def test_one_glance(page):
     page.screenshot(path=SHOTS / "overview.png", full_page=True)
 
 
+@pytest.mark.parametrize("path", ["/", "/nodes"])
+def test_a_page_whose_login_has_ended_says_so(opened_page, path):
+    page = opened_page()
+    page.clock.install()
+    page.goto(path)
+    page.context.clear_cookies()
+    if path == "/nodes":
+        page.get_by_label("Search ids").fill("n11")
+    page.clock.run_for(31_000)
+    page.get_by_role("heading", level=1, name="Log in").wait_for(timeout=5000)
+    page.close()
+
+
 def test_search_filter_sort_and_pages(page):
     page.goto("/nodes")
     rows = page.locator("#found tbody tr")

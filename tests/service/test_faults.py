@@ -13,13 +13,22 @@ import threading
 import time
 import urllib.request
 import warnings
+from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from tests.service.conftest import serving
+from torch_geometric.data import Data
 
+import gnnsafe
+from gnnsafe.errors import HistoryError
 from gnnsafe.evolving import Changes, ScoredGraph
 from gnnsafe.monitoring import History
+from gnnsafe.monitoring.summaries import FeatureMoments
 from gnnsafe.service import Service, watching
+from gnnsafe.service.glance import overview
+from gnnsafe.service.models import ServedModel
 from gnnsafe.service.watching import Watch
 
 GRAPH = {"x": [[1.0] * 8] * 3, "edge_index": [[0], [1]]}
@@ -121,16 +130,12 @@ def test_a_lost_postgresql_is_said_and_the_service_goes_on(detector, tmp_path):
         warnings.simplefilter("ignore")
         import pgserver
     server = pgserver.get_server(tmp_path / "pg", cleanup_mode="stop")
-    import torch
-    from torch_geometric.data import Data
-
-    data = Data(x=torch.ones(3, 8), edge_index=torch.tensor([[0], [1]]))
     service = Service({"blocks": detector}, history=History.open(server.get_uri()))
-    service.decide(service.models[None], data, false_alarm=0.05)
+    service.decide(service.models[None], small(), false_alarm=0.05)
     service.enter()
     assert (service.problems(), len(service.judged)) == ({}, 1)
     server.cleanup()
-    service.decide(service.models[None], data, false_alarm=0.05)
+    service.decide(service.models[None], small(), false_alarm=0.05)
     service.enter()
     assert "history" in service.problems()
     service.close()
@@ -153,7 +158,7 @@ def test_a_database_that_hangs_holds_up_no_request(made, tmp_path, monkeypatch):
     other.close()
     client.service.enter()
     assert client.get("/readyz").status_code == 200
-    assert sum(one.entry.nodes for one in watch.judged if "request" in one.entry.name) == 2 * len(GRAPH["x"])
+    assert sum(one.entry.nodes for one in client.service.judged if "request" in one.entry.name) == 2 * len(GRAPH["x"])
 
 
 def test_what_cannot_wait_for_a_database_is_left_out_and_counted(made, tmp_path, monkeypatch, caplog):
@@ -167,15 +172,174 @@ def test_what_cannot_wait_for_a_database_is_left_out_and_counted(made, tmp_path,
     assert [one.graphs for one in caplog.records if one.message == "left out"] == [2]
 
 
+@pytest.fixture
+def service(detector, graph, tmp_path):
+    """A service whose history's `append` fails as often as there are errors in the list."""
+    history, errors = History.open(tmp_path / "history.db"), []
+    append = history.append
+
+    def failing(observed):
+        if errors:
+            raise errors.pop()
+        return append(observed)
+
+    history.append = failing
+    service = Service({"blocks": detector}, graph=graph, history=history)
+    service.errors = errors
+    yield service
+    service.close()
+
+
+def names(service):
+    return [one.entry.name for one in service.judged]
+
+
+def small():
+    return Data(x=torch.ones(3, 8), edge_index=torch.tensor([[0], [1]]))
+
+
+def test_a_kept_graph_that_could_not_be_entered_is_entered_later(service):
+    service.kept.change(Changes.of({"nodes": [{"id": "new", "features": [1] * 8}]}, 8))
+    service._observed = (-1, 0.0)
+    service.errors.append(HistoryError("lost"))
+    service.enter()
+    assert ([*service.problems()], names(service)) == (["history"], ["kept graph"])
+    service.enter()
+    assert (service.problems(), names(service)) == ({}, ["kept graph"] * 2)
+    service.enter()
+    assert len(service.judged) == 2
+
+
+def test_what_can_never_be_entered_is_said_left_out_and_counted(service, caplog):
+    for _ in range(2):
+        service.decide(service.models[None], small(), false_alarm=0.05)
+    service.errors.append(ZeroDivisionError("poison"))
+    service.enter()
+    assert [*service.problems()] == ["history"]
+    assert "poison" in caplog.text
+    assert [one.graphs for one in caplog.records if one.message == "left out"] == [2]
+    service.decide(service.models[None], small(), false_alarm=0.05)
+    service.enter()
+    assert (service.problems(), names(service)) == ({}, ["kept graph", "request"])
+
+
+def test_a_kept_graph_that_cannot_be_observed_is_said_once(service, monkeypatch, caplog):
+    service._observed = (-1, 0.0)
+    monkeypatch.setattr("gnnsafe.service.state.observe", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(watching, "AGAIN", 0.05)
+    monkeypatch.setattr(watching, "EVERY", 0.0)
+    told = []
+    monkeypatch.setattr(service.watch, "_told", told.append)
+    thread = threading.Thread(target=service.watch.run, args=(service.enter,))
+    thread.start()
+    while None not in told:
+        time.sleep(0.01)
+    service.watch._ended = True
+    thread.join()
+    assert [one for one in told if one is not None] == ["division by zero"]
+    assert caplog.text.count("ZeroDivisionError") == 1
+
+
+def test_another_detector_has_not_the_alarm_of_the_one_before(service, detector, graph, monkeypatch):
+    strange = Data(x=graph.x + 9, edge_index=graph.edge_index)
+    service.decide(service.models[None], strange, false_alarm=0.05)
+    service.enter()
+    assert service.judged[-1].raised(service.alpha)
+    other = gnnsafe.Detector(detector.classifier.model, "energy").fit(graph).calibrate(graph)
+    history, entries = service.watch.history, service.watch.history.entries
+
+    def lost(*_, **__):
+        raise HistoryError("lost")
+
+    history.entries = history.first = lost
+    service.swap(ServedModel.of("blocks", other))
+    service.enter()
+    assert ([*service.problems()], service.judged) == (["history"], ())
+    assert overview(service, None)["state"]["kind"] == "unknown"
+    assert b"gnnsafe_martingale" not in service.metrics.text()
+    del history.first
+
+    def swapped(*options, **named):  # back, while what the history says of the other is read
+        monkeypatch.setattr(history, "entries", entries)
+        found = entries(*options, **named)
+        service.swap(ServedModel.of("blocks", detector))
+        return found
+
+    history.entries = swapped
+    service.enter()
+    assert service.judged == ()
+    service.enter()
+    assert service.judged[-1].raised(service.alpha)
+    assert names(service) == ["kept graph", "request"]
+
+
+def test_a_swap_waits_for_no_database(service, detector, graph, tmp_path):
+    other = gnnsafe.Detector(detector.classifier.model, "energy").fit(graph).calibrate(graph)
+    history, free = service.watch.history, threading.Event()
+
+    def hanging(*_, **__):
+        free.wait()
+        return []
+
+    history.entries = history.first = hanging
+    writer = threading.Thread(target=service.enter)
+    writer.start()
+    swapping = threading.Thread(target=service.swap, args=(ServedModel.of("blocks", other),))
+    swapping.start()
+    swapping.join(10)
+    waits = swapping.is_alive()
+    free.set()
+    swapping.join()
+    writer.join()
+    del history.entries, history.first
+    assert not waits
+    assert service.watch._wake.is_set()  # for what the history says of the other
+
+
+def test_what_waits_is_bounded_in_bytes_and_shares_what_is_of_the_detector(service):
+    service.decide(service.models[None], small(), false_alarm=0.05)
+    service.decide(service.models[None], small(), false_alarm=0.05)
+    (_, one), (_, two) = service.watch._waiting
+    assert one.watching[1].data_ptr() == two.watching[1].data_ptr()
+    wide = replace(one, entry=replace(one.entry, features=FeatureMoments(np.zeros(10**6), np.zeros(10**6))))
+    named = replace(one, decisions=replace(one.decisions, ids=["x" * 10**6] * 3))
+    assert min(watching._size(wide), watching._size(named)) > 10**6 > 20_000 > watching._size(one) > 4_000
+    assert service.watch._size == watching._size(one) + watching._size(two)
+    service.errors.append(HistoryError("lost"))
+    service.enter()
+    assert (len(service.watch._waiting), service.watch._size) == (2, 2 * watching._size(one))
+    service.enter()
+    assert (service.watch._waiting, service.watch._size) == ([], 0)
+
+
 def test_a_request_after_a_quiet_minute_is_written_at_once(made, tmp_path):
     client = made(history=History.open(tmp_path / "history.db"))
-    for _ in range(3):
+    history, came, waits = client.service.watch.history, threading.Event(), threading.Event()
+
+    def slow(method):
+        def slowed(*options, **named):
+            waits.set()
+            came.wait()
+            return method(*options, **named)
+
+        return slowed
+
+    def entered():
+        return [one.entry.nodes for one in history.entries()[1:]]
+
+    history.first, history.entries = slow(history.first), slow(history.entries)
+    assert client.post("/v1/score", json=GRAPH).status_code == 200
+    waits.wait()
+    for _ in range(2):  # in the same minute, while the first is written
         assert client.post("/v1/score", json=GRAPH).status_code == 200
-    while len(client.service.judged) < 2:
+    del history.first, history.entries
+    came.set()
+    while not entered():
         time.sleep(0.01)
+    time.sleep(0.3)
+    assert entered() == [len(GRAPH["x"])]
     client.service.enter()
-    entries = [one.entry for one in client.service.judged[1:]]
-    assert (len(entries) <= 2, sum(one.nodes for one in entries)) == (True, 3 * len(GRAPH["x"]))
+    assert entered() == [len(GRAPH["x"]), 2 * len(GRAPH["x"])]
 
 
 def test_a_busy_service_adds_few_entries_and_knows_since_when(made, tmp_path, monkeypatch, graph):
@@ -186,17 +350,20 @@ def test_a_busy_service_adds_few_entries_and_knows_since_when(made, tmp_path, mo
     for asked_for in ("", "?fdr=0.1", "?false_alarm=0.2", ""):
         assert client.post(f"/v1/score{asked_for}", json=many).status_code == 200
     client.service.enter()
-    assert [one.entry.name for one in watch.judged] == ["kept graph", "4 requests"]
-    assert (watch.judged[-1].entry.nodes, watch.judged[-1].counted) == (480, 120)  # a node counts once
-    assert watch.judged[-1].raised(0.01)
+    assert [one.entry.name for one in watch.followed.judged] == ["kept graph", "4 requests"]
+    last = watch.followed.judged[-1]
+    assert (last.entry.nodes, last.counted) == (480, 120)  # a node counts once
+    assert last.raised(0.01)
     for _ in range(3):
         client.post("/v1/score", json=many)
         client.service.enter()
-    assert [one.number for one in watch.judged] == [4, 5]
-    assert (watch.began.number, watch.raised.number) == (1, 2)
+    assert [one.number for one in watch.followed.judged] == [4, 5]
+    assert (watch.followed.began.number, watch.followed.raised.number) == (1, 2)
     assert "(4 requests)" in client.get("/").text
-    watch.follow(client.service.models[None].detector)
-    assert (watch.began.number, watch.raised.number) == (1, 2)
+    again = Watch(watch.history, 0.01, lambda _: None)
+    again.follow(client.service.models[None].detector)
+    again.write()
+    assert (again.followed.began.number, again.followed.raised.number) == (1, 2)
 
 
 def asked(served, path, record=None):

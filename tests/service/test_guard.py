@@ -35,6 +35,11 @@ def test_health_needs_no_token_and_a_page_logs_in(made):
     assert "SameSite=strict" in answer.headers["set-cookie"]
     assert TOKEN not in answer.headers["set-cookie"]
     assert client.get("/").status_code == 200
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    for others in ('prefs={"theme":"dark"}', "a b=c", "lone", '"'):  # of other services at this host
+        client.cookies.clear()
+        assert client.get("/", headers={"Cookie": f"{others}; {cookie}; {others}"}).status_code == 200
+        assert client.get("/", headers={"Cookie": others}).status_code == 401
 
 
 def test_other_sites_and_other_names_are_refused(client):

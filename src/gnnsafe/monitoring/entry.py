@@ -96,14 +96,20 @@ class Observation:
     entry: Entry
     decisions: Decisions
     """Of all nodes, from the same forward."""
-    calm: Alarm
-    """The alarm of this detector before any node came, for a history that does not know it yet."""
+    watching: tuple[tuple[str, ...], Tensor]
+    """What is watched, and its values at the calibration nodes; see `Detector.watching`."""
     candidates: NDArray[np.int64]
     """Nodes used neither for training nor for calibration."""
     digests: NDArray[np.uint32]
     """A hash of the features of each candidate: by it a node that comes again is known."""
     edge_index: Tensor
     feature_names: tuple[str, ...] | None = None
+
+    @property
+    def calm(self) -> Alarm:
+        """The alarm of this detector before any node came, for a history that does not know it yet."""
+        names, known = self.watching
+        return Alarm.watching(names, known.double().numpy())
 
     def scores(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """What is watched at some of the candidates, [nodes, scores]."""
@@ -184,10 +190,8 @@ def _observation(
     digests: NDArray[np.uint32],
     edge_index: Tensor,
 ) -> Observation:
-    names, known = detector.watching()
     features = None if detector.feature_names_ is None else tuple(map(str, detector.feature_names_))
-    calm = Alarm.watching(names, known.double().numpy())
-    return Observation(entry, decided, calm, candidates, digests, edge_index, features)
+    return Observation(entry, decided, detector.watching(), candidates, digests, edge_index, features)
 
 
 def detector_digest(detector: Detector) -> str:

@@ -39,24 +39,26 @@ def overview(service: Service, kept_map: MapOf | None) -> dict[str, Any]:
 
 def _state(service: Service) -> dict[str, Any]:
     """Calm or not, since when, how sure."""
-    watch = service.watch
-    if watch is None or not watch.judged or watch.began is None:
-        why = "No history is kept: start with --history to watch over time." if watch is None else ""
-        return {"kind": "unknown", "word": "No alarm yet", "text": why or "Nothing was judged yet."}
-    last = watch.judged[-1]
+    if service.watch is None:
+        why = "No history is kept: start with --history to watch over time."
+        return {"kind": "unknown", "word": "No alarm yet", "text": why}
+    followed = service.watch.followed
+    if not followed.judged or followed.began is None:
+        return {"kind": "unknown", "word": "No alarm yet", "text": "Nothing was judged yet."}
+    last = followed.judged[-1]
     threshold = 1 / service.alpha
     value = f"The martingale stands at {_power(last.log_value)} of {threshold:.0f}"
     sure = f"of streams of ID nodes at most {service.alpha:.0%} ever reach {threshold:.0f}"
     counted = f"{last.total:,} nodes were counted"
     if last.raised(service.alpha):
-        first = watch.raised or last
+        first = followed.raised or last
         text = f"Since {_when(first.entry.time)} ({first.entry.name}), by {last.loudest}. "
         return {
             "kind": "alarm",
             "word": "Alarm",
             "text": f"{text}It rose to {_power(last.log_peak)}; {sure}; {counted}.",
         }
-    since = f"Since {_when(watch.began.entry.time)}. "
+    since = f"Since {_when(followed.began.entry.time)}. "
     return {"kind": "calm", "word": "Calm", "text": f"{since}{value}; {sure}; {counted}."}
 
 

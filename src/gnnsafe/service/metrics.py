@@ -82,8 +82,8 @@ class State:
         yield models
         if service.kept is not None:
             yield from self._kept(service.kept)
-        if service.judged:
-            alarm = service.judged[-1]
+        if judged := service.judged:
+            alarm = judged[-1]
             yield _gauge("gnnsafe_martingale_log10", "log10 of the alarm's martingale", alarm.log_value / math.log(10))
             yield _gauge("gnnsafe_martingale_peak_log10", "Its highest value so far", alarm.log_peak / math.log(10))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,9 @@ class Service:
             self.enter()
 
     @property
-    def judged(self) -> list[Judged]:
+    def judged(self) -> Sequence[Judged]:
         """The last judgements about the first model; none where there is no history, or nothing in it."""
-        return [] if self.watch is None else self.watch.judged
+        return () if self.watch is None else self.watch.followed.judged
 
     def problems(self) -> dict[str, str]:
         """What is wrong, by what it is about; nothing where the service is ready."""
@@ -138,7 +138,7 @@ class Service:
             return
         self._observed = self.kept.version, time.monotonic()
         detector, graph = copy.copy(self.models[None].detector), self.kept.data()
-        self.watch.write(observe(detector, graph, name="kept graph", false_alarm=self.false_alarm))
+        self.watch.write((detector, observe(detector, graph, name="kept graph", false_alarm=self.false_alarm)))
 
     def compact(self) -> None:
         """A journal that has grown too large begins again from the kept graph; where it cannot, the service goes on."""
@@ -175,7 +175,7 @@ class Service:
         if failure is None:
             self.right("history")
         else:  # which may name a host or a file: for the log alone
-            self.wrong("history", "the database cannot be read or written; the log says why", failure)
+            self.wrong("history", "the history cannot be read or written; the log says why", failure)
 
     def wrong(self, about: str, sentence: str, details: str | None = None) -> None:
         """From now on something is wrong: `/readyz` and the log say so, the log with details."""

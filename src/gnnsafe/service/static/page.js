@@ -3,7 +3,8 @@
 
 async function replaced(url, ...ids) {
   const answer = await fetch(url, { headers: { Accept: "text/html" } });
-  if (!answer.ok) return false;
+  if (answer.redirected) location.reload();  // to the login: what is shown would go on without being true
+  if (answer.redirected || !answer.ok) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const id of ids) {
     const old = document.getElementById(id), fresh = page.getElementById(id);
