@@ -96,6 +96,35 @@ def test_what_is_nobodys_id(ids, ends, words, opened, tmp_path):
         scored(opened, tmp_path, nodes, edges)
 
 
+FLOATS = {"halffloat": 2**11, "float": 2**24, "double": 2**53}  # from where on several whole numbers are one float
+
+
+def in_floats(folder, first, kind):
+    """A graph in Parquet whose ids are whole numbers from `first` on, and the ends of its edges floats."""
+    ids = pa.array(NUMBERS + first)
+    graph, *given = with_ids(ids, pa.array(ids.to_numpy().astype(pa.type_for_alias(kind).to_pandas_dtype())))
+    paths = [str(folder / f"{name}.parquet") for name in ("nodes", "edges")]
+    for path, table in zip(paths, given, strict=True):
+        parquet.write_table(table, path)
+    return graph, ids, paths
+
+
+def check_floats(opened, folder, kind, *, name="duckdb"):
+    """Below the bound ends meet their ids, from there on nobody's."""
+    _, _, paths = in_floats(folder, FLOATS[kind], kind)
+    with pytest.raises(InputError, match="must be the id of a node"):
+        scored(opened, folder, *paths, name=name)
+    graph, ids, paths = in_floats(folder, FLOATS[kind] - len(NUMBERS), kind)
+    scored(opened, folder, *paths, name=name)
+    found = by_id(folder / "out", ids.to_pylist())["score"].to_numpy()
+    np.testing.assert_allclose(found, detector("gnnsafe").score(graph).numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats_meet_ids_while_they_stand_for_one_number_alone(kind, opened, tmp_path):
+    check_floats(opened, tmp_path, kind)
+
+
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "Asia/Tokyo")], ids=str)
 def test_dates_are_times(kind, opened, tmp_path):
     check_times(opened, tmp_path, kind)

@@ -22,7 +22,7 @@ from tests.engines.test_equal import (
     test_logits_of_anybodys_model,  # noqa: F401 - asked here, too
 )
 from tests.engines.test_faults import ENVIRONMENT
-from tests.engines.test_inputs import IDS, check_times
+from tests.engines.test_inputs import IDS, check_floats, check_times
 from tests.engines.test_inputs import check as check_ids
 from tests.engines.test_refusals import BAD
 
@@ -54,6 +54,11 @@ def test_backbones(backbone, undirected, opened, tmp_path):
 @pytest.mark.parametrize("kind", ["bytes", "decimals"])
 def test_ids_of_any_type(kind, opened, tmp_path):
     check_ids(opened, tmp_path, IDS[kind], name="spark")
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_floats_meet_ids_while_they_stand_for_one_number_alone(kind, opened, tmp_path):
+    check_floats(opened, tmp_path, kind, name="spark")
 
 
 def test_what_is_stored_again_takes_the_place_of_the_former(opened, tmp_path):
