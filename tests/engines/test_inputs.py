@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tests.engines.conftest import by_id, detector, new_graph, tables, write
 
 from gnnsafe import engines
-from gnnsafe.errors import InputError
+from gnnsafe.errors import InputError, ModelWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
 
@@ -140,6 +140,19 @@ def check_times(opened, tmp_path, kind, *, name="duckdb"):
     assert [(start, stop, nodes) for start, stop, nodes, *_ in said.periods] == [
         (first + 86400 * start, first + 86400 * (start + 14), 15) for start in range(0, 90, 15)
     ]
+
+
+def test_weights_of_edges_are_not_left_out_without_a_word(opened, tmp_path):
+    check_weights(opened, tmp_path)
+
+
+def check_weights(opened, folder, *, name="duckdb"):
+    """As memory says it."""
+    given = tables(new_graph("directed"))
+    edges = given.edges.append_column("Weight", pa.array(np.ones(len(given.edges))))
+    with pytest.warns(ModelWarning, match=r"^edges, Weight: is not read, and all edges count alike") as said:
+        scored(opened, folder, given.nodes, edges, name=name, made=detector("msp", "MLP"))
+    assert len([one for one in said if one.category is ModelWarning]) == 1
 
 
 def test_folders_as_others_leave_them(opened, tmp_path):

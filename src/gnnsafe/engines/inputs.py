@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gnnsafe.datasets.reading.columns import is_list, is_number, is_text
 from gnnsafe.datasets.reading.files import find_column
-from gnnsafe.datasets.reading.refusal import listed, refusal
+from gnnsafe.datasets.reading.refusal import listed, refusal, warn_of_weights
 from gnnsafe.errors import GraphFileError, require
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def graph_tables(
         str(find_column(edge_file, edge_schema.names, *pair, required=True))
         for pair in (("source", "src"), ("target", "dst"))
     ]
+    warn_of_weights(edge_file, edge_schema.names)
     time = find_column(node_file, node_schema.names, "timestamp")
     rows = _rows(engine, node_file, node_schema, {id_name, time}, names)
     rule = f"have the {width} numbers per node that the detector knows"
