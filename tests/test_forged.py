@@ -179,6 +179,25 @@ CHANGED_TENSORS: list[Callable[[torch.Tensor], torch.Tensor]] = [
 ]  # fmt: skip
 
 
+def forge(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Other tensors, and in the JSON their hash."""
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    digest = xxhash.xxh3_128_hexdigest(content)
+    (folder / f"tensors-{digest[:16]}.safetensors").write_bytes(content)
+    edited(folder, lambda record: record.update(tensors=digest))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_tensors_that_do_not_fit_together_are_found_in_every_precision(blocks, tmp_path, dtype):
+    blocks.x = blocks.x.to(dtype)
+    Detector(gnnsafe.models.GCN(8, 6, 3).to(dtype), KNN(k=3)).fit(blocks).save(tmp_path)
+    (file,) = tmp_path.glob("tensors-*")
+    tensors = load(file.read_bytes())
+    forge(tmp_path, {**tensors, "method.bank_": tensors["method.bank_"][:, 1:]})
+    with pytest.raises(SavedFileError, match=r"^'folder' must hold tensors that fit together"):
+        gnnsafe.load(tmp_path)
+
+
 @pytest.mark.parametrize("method", ["consensus", "two-scale", "vim", "gkde"])
 @pytest.mark.filterwarnings("ignore::gnnsafe.errors.GnnsafeWarning")
 def test_every_tensor_changed_is_refused_or_scores(blocks, tmp_path, method):
@@ -192,11 +211,8 @@ def test_every_tensor_changed_is_refused_or_scores(blocks, tmp_path, method):
     seen = []
     for place, name in enumerate(tensors):
         for change in CHANGED_TENSORS[place % 2 :: 2]:
-            content = save({**tensors, name: change(tensors[name]).contiguous()} if tensors[name].dim() else tensors)
             (tmp_path / "detector.json").write_text(text)
-            digest = xxhash.xxh3_128_hexdigest(content)
-            (tmp_path / f"tensors-{digest[:16]}.safetensors").write_bytes(content)
-            edited(tmp_path, lambda record, digest=digest: record.update(tensors=digest))
+            forge(tmp_path, {**tensors, name: change(tensors[name])} if tensors[name].dim() else tensors)
             try:
                 seen.append(outcome(tmp_path, blocks))
             except Exception as error:

@@ -146,6 +146,39 @@ def test_a_forward_is_given_again(blocks, tmp_path):
     assert torch.equal(gnnsafe.load(tmp_path, model, forward=forward).score(blocks), detector.score(blocks))
 
 
+def test_a_model_of_ours_is_called_by_a_users_forward(model, blocks, tmp_path):
+    """Which may read of a graph what nobody else knows of."""
+
+    def forward(model, data):
+        return model(data.x * data.scale, data.edge_index)
+
+    blocks.scale = torch.tensor(2.0)
+    detector = Detector(model, "energy", forward=forward).fit(blocks).calibrate(blocks)
+    detector.save(tmp_path)
+    for given in (model, None):
+        assert torch.equal(gnnsafe.load(tmp_path, given, forward=forward).score(blocks), detector.score(blocks))
+
+
+class Weighted(gnnsafe.models.GCN):
+    def forward(self, x, edge_index, edge_weight, edge_attr):
+        return super().forward(x, edge_index) + edge_weight.mean() + edge_attr.sum()
+
+
+@pytest.mark.filterwarnings("ignore:.*is passed on:gnnsafe.errors.ModelWarning")
+def test_models_that_take_more_of_a_graph(model, blocks, tmp_path):
+    """A class of one's own, and a model of ours whose forward was replaced."""
+
+    def forward(x, edge_index, edge_weight=None, edge_attr=None):
+        return original(x, edge_index) + edge_weight.mean() + edge_attr.sum()
+
+    original, model.forward = model.forward, forward
+    blocks.edge_weight, blocks.edge_attr = torch.rand(2, blocks.num_edges)
+    for taking in (model, Weighted(8, 16, 3)):
+        detector = Detector(taking, "energy").fit(blocks).calibrate(blocks)
+        detector.save(tmp_path)
+        assert torch.equal(gnnsafe.load(tmp_path, taking).score(blocks), detector.score(blocks))
+
+
 def test_saved_again_leaves_files_of_others_alone(model, saved, blocks):
     (saved / "notes.txt").write_text("mine")
     Detector(model, "knn").fit(blocks).save(saved)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import pickletools
 import resource
 from collections import defaultdict
 from pathlib import Path
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.io import read_planetoid_data
 
+from gnnsafe.datasets.pickled import CODES, unpickled
 from gnnsafe.datasets.planetoid import PICKLES, read_planetoid
 from gnnsafe.errors import InputError
 
@@ -58,12 +60,14 @@ def test_small_files_by_hand(tmp_path):
     assert left_out.test_mask.tolist() == [False, False, False, True, False, True]
 
 
-class Malicious:
-    def __init__(self, call: object, *given: object) -> None:
-        self.call, self.given = call, given
+class Reduced:
+    """Pickled as what it is given: the call, its arguments, and what may follow."""
+
+    def __init__(self, *given: object) -> None:
+        self.given = given
 
     def __reduce__(self) -> tuple[object, ...]:
-        return self.call, self.given
+        return self.given
 
 
 @pytest.mark.parametrize("part", [part for part in PICKLES if part not in ("x", "test.index")])  # x is not opened
@@ -72,7 +76,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_not_run(tmp_path, part):
     said = rf"ind.cora.{part} must hold .* \(got .*, which was not run\); download"
     for call, given in [(exec, (f"open({str(trace)!r}, 'w')",)), (os.mkdir, (str(trace),)), (eval, ("1",))]:
         with pytest.raises(InputError, match=said):
-            read_planetoid(write(tmp_path, **{part: Malicious(call, *given)}), "cora")
+            read_planetoid(write(tmp_path, **{part: Reduced(call, given)}), "cora")
         assert not trace.exists()
 
 
@@ -102,21 +106,71 @@ def test_files_that_do_not_fit_are_refused(tmp_path, part, content):
     assert "\n" not in str(error.value)
 
 
-SHARED = [0] * 10**6
+def pairs(kind: type, leaf: object, levels: int) -> object:
+    """A pair, both of which are one pair, and so on: small in a pickle, 2**levels for who walks through it."""
+    for _ in range(levels):
+        leaf = kind([leaf, leaf])
+    return leaf
+
+
+def array(shape: object = (3, 2), code: object = "f4", order: object = "<") -> Reduced:
+    """One as numpy pickles it, of such parts."""
+    dtype = Reduced(np.dtype, (code, False, True), (3, order, None, None, None, -1, -1, 0))
+    return Reduced(np.zeros(1).__reduce__()[0], (np.ndarray, (0,), b"b"), (1, shape, dtype, False, bytes(24)))
+
+
+def matrix(shape: object) -> Reduced:
+    parts = {"data": array((6,)), "indices": array((6,), "i4"), "indptr": array((6,), "i4"), "_shape": shape}
+    return Reduced(sp.csr_matrix, (), parts)
+
+
+SHARED, LONG, WIDE = [0] * 10**6, (0,) * 10**6, dict.fromkeys(range(10**5), 0)
+LISTS, KEY = pairs(list, 0, 27), pairs(tuple, 0, 60)
+COUNTED = [code for code in pickletools.opcodes if code.name == "FRAME" or (code.arg and code.arg.n < -1)]
 BOMBS = {
-    "one list many times": pickle.dumps(dict.fromkeys(range(40), SHARED), 4),
-    "a far entry of the memo": b"\x80\x02]r" + (2**29).to_bytes(4, "little") + b".",
-    "a long text": b"\x80\x04\x8d" + (2**40).to_bytes(8, "little") + b"abc.",
+    "one list many times": ("graph", dict.fromkeys(range(40), SHARED)),
+    "a list copied many times": ("graph", [SHARED, *(Reduced(list, (SHARED,)) for _ in range(100))]),
+    "a dict copied many times": ("graph", [WIDE, *(Reduced(defaultdict, (list, WIDE)) for _ in range(100))]),
+    "arguments kept many times": ("graph", [LONG, *(Reduced(np.dtype, LONG) for _ in range(100))]),
+    "a far entry of the memo": ("graph", b"\x80\x02]r" + (2**29).to_bytes(4, "little") + b"."),
+    "a key of many tuples": ("graph", pickle.dumps(Reduced(defaultdict, (list,), None, None, iter([(KEY, [])])), 4)),
+    "a deep key": ("graph", b"\x80\x02})" + b"\x85" * 10**6 + b"Ns."),
+    "a deep key among others": ("graph", b"\x80\x02}()" + b"\x85" * 10**6 + b"Nu."),
+    "shape of a matrix": ("allx", matrix(LISTS)),
+    "shape of an array": ("allx", array(LISTS)),
+    "type of an array": ("allx", array(code=LISTS)),
+    "byte order of an array": ("allx", array(order=LISTS)),
+    **{
+        f"the length of {code.name}": ("graph", code.code.encode("latin1") + (400 * 2**20).to_bytes(8, "little") + b".")
+        for code in COUNTED
+    },
 }
 
 
-@pytest.mark.parametrize("content", BOMBS.values(), ids=BOMBS)
-def test_a_small_file_takes_little_memory(tmp_path, content):
-    with (
-        at_most(2**30),
-        pytest.raises(InputError, match=r"ind.cora.graph(: must take at most| must hold (arrays|lists))"),
-    ):
-        read_planetoid(write(tmp_path, graph=content), "cora")
+@pytest.mark.parametrize(("part", "content"), BOMBS.values(), ids=BOMBS)
+def test_a_small_file_takes_little_memory(tmp_path, part, content):
+    write(tmp_path, **{part: content})
+    words = rf"ind.cora.{part}(: must take at most| must hold (arrays|lists|the parts))"
+    with at_most(2**28), pytest.raises(InputError, match=words) as error:
+        read_planetoid(tmp_path, "cora")
+    assert "MemoryError" not in str(error.value)
+
+
+@pytest.mark.parametrize("columns", [0, 1])
+def test_a_test_node_far_away_takes_little_memory(tmp_path, columns):
+    empty = {part: np.zeros((3, columns)) for part in ("allx", "tx", "ally", "ty")}
+    write(tmp_path, **empty)
+    (tmp_path / "ind.cora.test.index").write_text("3 4 100000000")
+    with at_most(2**28), pytest.raises(InputError, match=r"ind.cora.\w+(: must take at most| must have a column)"):
+        read_planetoid(tmp_path, "cora")
+
+
+def test_no_other_code_is_known(tmp_path):
+    """Of all that a pickle can be made of."""
+    for code in {code.name: code for code in pickletools.opcodes if code.name not in CODES}.values():
+        (tmp_path / "file").write_bytes(b"\x80\x04" + code.code.encode("latin1"))
+        with pytest.raises(InputError, match="got a code that these do not need"):
+            unpickled(tmp_path / "file")
 
 
 @contextlib.contextmanager

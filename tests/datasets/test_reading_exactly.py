@@ -400,7 +400,7 @@ def test_weights_of_edges_are_not_left_out_without_a_word(tmp_path, kind):
     if kind == "csv":
         path = tmp_path
         (path / "nodes.csv").write_text("id,a\n0,1\n1,2\n")
-        (path / "edges.csv").write_text("source,target,Weight,kind\n0,1,0.5,cites\n")
+        (path / "edges.csv").write_text("source,target, Weight,kind\n0,1,0.5,cites\n")
     else:
         path = tmp_path / f"graph.{kind}"
         np.savez(path, **arrays) if kind == "npz" else torch.save(
@@ -409,6 +409,12 @@ def test_weights_of_edges_are_not_left_out_without_a_word(tmp_path, kind):
     with pytest.warns(ModelWarning, match=r", (Weight|edge_weight): is not read, and all edges count alike") as said:
         assert read_graph(path).edge_index.tolist() == [[0], [1]]
     assert len(said) == 1
+
+
+def test_what_says_that_it_has_no_weights_has_none(tmp_path, recwarn):
+    torch.save({"x": torch.eye(2), "edge_index": torch.tensor([[0], [1]]), "edge_weight": None}, tmp_path / "graph.pt")
+    assert read_graph(tmp_path / "graph.pt").edge_index.tolist() == [[0], [1]]
+    assert not recwarn.list
 
 
 def test_a_pt_with_adj_t_alone(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 import uuid
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyarrow import parquet
 from tests.engines.conftest import by_id, detector, new_graph, tables, write
 
 from gnnsafe import engines
-from gnnsafe.errors import InputError
+from gnnsafe.errors import InputError, ModelWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")  # small graphs
 
@@ -96,6 +97,35 @@ def test_what_is_nobodys_id(ids, ends, words, opened, tmp_path):
         scored(opened, tmp_path, nodes, edges)
 
 
+FLOATS = {"halffloat": 2**11, "float": 2**24, "double": 2**53}  # from where on several whole numbers are one float
+
+
+def in_floats(folder, first, kind):
+    """A graph in Parquet whose ids are whole numbers from `first` on, and the ends of its edges floats."""
+    ids = pa.array(NUMBERS + first)
+    graph, *given = with_ids(ids, pa.array(ids.to_numpy().astype(pa.type_for_alias(kind).to_pandas_dtype())))
+    paths = [str(folder / f"{name}.parquet") for name in ("nodes", "edges")]
+    for path, table in zip(paths, given, strict=True):
+        parquet.write_table(table, path)
+    return graph, ids, paths
+
+
+def check_floats(opened, folder, kind, *, name="duckdb"):
+    """Below the bound ends meet their ids, from there on nobody's."""
+    _, _, paths = in_floats(folder, FLOATS[kind], kind)
+    with pytest.raises(InputError, match="must be the id of a node"):
+        scored(opened, folder, *paths, name=name)
+    graph, ids, paths = in_floats(folder, FLOATS[kind] - len(NUMBERS), kind)
+    scored(opened, folder, *paths, name=name)
+    found = by_id(folder / "out", ids.to_pylist())["score"].to_numpy()
+    np.testing.assert_allclose(found, detector("gnnsafe").score(graph).numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats_meet_ids_while_they_stand_for_one_number_alone(kind, opened, tmp_path):
+    check_floats(opened, tmp_path, kind)
+
+
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "Asia/Tokyo")], ids=str)
 def test_dates_are_times(kind, opened, tmp_path):
     check_times(opened, tmp_path, kind)
@@ -111,6 +141,22 @@ def check_times(opened, tmp_path, kind, *, name="duckdb"):
     assert [(start, stop, nodes) for start, stop, nodes, *_ in said.periods] == [
         (first + 86400 * start, first + 86400 * (start + 14), 15) for start in range(0, 90, 15)
     ]
+
+
+def test_weights_of_edges_are_not_left_out_without_a_word(opened, tmp_path):
+    check_weights(opened, tmp_path)
+
+
+def check_weights(opened, folder, *, name="duckdb"):
+    """As memory says it."""
+    given = tables(new_graph("directed"))
+    edges = given.edges.append_column("Weight", pa.array(np.ones(len(given.edges))))
+    made = detector("msp", "MLP")
+    with warnings.catch_warnings(record=True) as said:  # of Spark's own, too
+        warnings.simplefilter("always")
+        scored(opened, folder, given.nodes, edges, name=name, made=made)
+    (ours,) = [str(one.message) for one in said if one.category is ModelWarning]
+    assert ours.startswith("edges, Weight: is not read, and all edges count alike")
 
 
 def test_folders_as_others_leave_them(opened, tmp_path):

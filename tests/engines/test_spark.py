@@ -22,7 +22,7 @@ from tests.engines.test_equal import (
     test_logits_of_anybodys_model,  # noqa: F401 - asked here, too
 )
 from tests.engines.test_faults import ENVIRONMENT
-from tests.engines.test_inputs import IDS, check_times
+from tests.engines.test_inputs import IDS, check_floats, check_times, check_weights
 from tests.engines.test_inputs import check as check_ids
 from tests.engines.test_refusals import BAD
 
@@ -56,6 +56,11 @@ def test_ids_of_any_type(kind, opened, tmp_path):
     check_ids(opened, tmp_path, IDS[kind], name="spark")
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_floats_meet_ids_while_they_stand_for_one_number_alone(kind, opened, tmp_path):
+    check_floats(opened, tmp_path, kind, name="spark")
+
+
 def test_what_is_stored_again_takes_the_place_of_the_former(opened, tmp_path):
     """As where one engine scores several graphs."""
     with opened("spark", tmp_path) as engine:
@@ -71,6 +76,11 @@ def test_what_py4j_logs_of_ctrl_c_is_not_shown(spark):
 
 def test_times(opened, tmp_path):
     check_times(opened, tmp_path, pa.timestamp("us"), name="spark")
+
+
+@pytest.mark.usefixtures("spark")  # begun before: while Spark begins, warnings are ignored
+def test_weights_of_edges_are_not_left_out_without_a_word(opened, tmp_path):
+    check_weights(opened, tmp_path, name="spark")
 
 
 def test_an_address(opened, tmp_path, capsys):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import pickle
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gnnsafe.datasets.pickled import Array, Csr, unpickled
 from gnnsafe.datasets.reading.limits import check_memory
-from gnnsafe.datasets.reading.npz import csr_matrix
 from gnnsafe.errors import InputError
 from gnnsafe.graph import Data
 
@@ -21,7 +18,7 @@ __all__ = ["PICKLES", "read_planetoid"]
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION = 500  # nodes after the training nodes
-TYPES = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+PER_NODE = 32  # bytes for its number, class and masks
 
 
 def read_planetoid(folder: Path, name: str) -> Data:
@@ -74,7 +71,7 @@ def _completed(
         raise InputError(
             f"{files[part]} must have shape {[len(test), known.shape[1]]} (got {list(rows.shape)}); download it again"
         )
-    check_memory(files[part], 4 * (int(test.max()) + 1) * known.shape[1])
+    check_memory(files[part], (int(test.max()) + 1) * (4 * known.shape[1] + PER_NODE))
     whole = np.zeros((int(test.max()) + 1, known.shape[1]), dtype=np.float32)
     whole[: len(known)] = known
     whole[np.sort(test)] = rows  # the file has them in order of their index, …
@@ -84,7 +81,7 @@ def _completed(
 
 def _edges(file: Path, nodes: int) -> NDArray[np.int64]:
     """Each edge once, by source and target, without self-loops."""
-    graph = _content(file)
+    graph = unpickled(file)
     if not isinstance(graph, dict) or not all(isinstance(ends, list) for ends in graph.values()):
         raise InputError(f"{file} must hold lists of neighbours (got {type(graph).__name__}); download it again")
     check_memory(file, 40 * sum(len(ends) for ends in graph.values()))  # a file may name one long list many times
@@ -103,85 +100,20 @@ def _matrix(file: Path) -> NDArray[np.float32]:
         matrix = _dense(file)
     if not np.isfinite(matrix).all():
         raise InputError(f"{file} must hold finite numbers alone (got NaN or infinite ones); download it again")
+    if not matrix.shape[1]:
+        raise InputError(f"{file} must have a column (got none); download it again")
     return matrix
 
 
 def _dense(file: Path) -> NDArray[np.float32]:
-    content = _content(file)
+    content = unpickled(file)
     try:
-        if isinstance(content, _Csr):
+        if isinstance(content, Csr):
             content = content.matrix()
             check_memory(file, 4 * math.prod(content.shape))
             return np.asarray(content.astype(np.float32).toarray())
-        if isinstance(content, _Array) and content.values().ndim == 2:
+        if isinstance(content, Array) and content.values().ndim == 2:
             return content.values().astype(np.float32)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file} must hold the parts of one matrix ({error}); download it again") from error
     raise InputError(f"{file} must hold a matrix (got {type(content).__name__.strip('_')}); download it again")
-
-
-class _Stub:
-    """What stands in for a class of numpy or scipy: it keeps what the file gives it, and does nothing with it."""
-
-    def __init__(self, *given: Any) -> None:
-        self.given = given
-        self.state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class _Dtype(_Stub):
-    def plain(self) -> np.dtype[Any]:
-        code, order = str(self.given[0]), str(self.state[1])
-        if code not in TYPES or order not in ("<", ">", "|", "="):
-            raise ValueError(f"type {order}{code}")
-        return np.dtype(order + code)
-
-
-class _Array(_Stub):
-    def values(self) -> NDArray[Any]:
-        _, shape, dtype, fortran, raw = self.state
-        flat = np.frombuffer(raw.encode("latin1") if isinstance(raw, str) else raw, dtype=dtype.plain())
-        return flat.reshape(shape, order="F" if fortran else "C")
-
-
-class _Csr(_Stub):
-    def matrix(self) -> Any:
-        data, indices, indptr = (self.state[name].values() for name in ("data", "indices", "indptr"))
-        return csr_matrix(data, indices, indptr, np.array(self.state["_shape"]))
-
-
-KNOWN: dict[str, Any] = {
-    "scipy.sparse.csr.csr_matrix": _Csr,
-    "scipy.sparse._csr.csr_matrix": _Csr,
-    "numpy.core.multiarray._reconstruct": _Array,
-    "numpy._core.multiarray._reconstruct": _Array,
-    "numpy.dtype": _Dtype,
-    "numpy.ndarray": None,  # only ever an argument
-    "collections.defaultdict": defaultdict,
-    "builtins.list": list,
-    "__builtin__.list": list,
-}
-
-
-class _Unpickler(pickle._Unpickler):
-    """Knows the few names in Planetoid's files, and for most of them a stub.
-
-    Python's own, not that in C: there a file of ten bytes that names the memo's entry 2**32 - 1 takes 64 GB.
-    """
-
-    def find_class(self, module: str, name: str) -> Any:
-        full = f"{module}.{name}"
-        if full not in KNOWN:
-            raise InputError(f"{full}, which was not run")
-        return KNOWN[full]
-
-
-def _content(file: Path) -> Any:
-    with file.open("rb") as stream:
-        try:
-            return _Unpickler(stream, encoding="latin1").load()
-        except Exception as error:  # a damaged or hostile file fails in any way it likes
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"{file} must hold arrays and lists alone (got {reason}); download it again") from None

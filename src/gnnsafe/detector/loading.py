@@ -14,7 +14,6 @@ from gnnsafe.detector.detector import Detector
 from gnnsafe.devices import chosen_device
 from gnnsafe.errors import GnnsafeError, SavedFileError, require
 from gnnsafe.files import given_path
-from gnnsafe.models import MODELS
 from gnnsafe.new_scores import is_builtin
 from gnnsafe.outputs import Forward
 from gnnsafe.saving import Saved, read
@@ -80,17 +79,16 @@ def load(
     detector.classes_, detector.calibration_ = saved.classes, saved.calibration
     detector.weights_, detector.passed_ = saved.model.weights if saved.model else None, saved.passed
     detector.used_, detector.calibrated_by_ = saved.used, repr(detector.method)
-    if type(model) in MODELS.own and is_builtin(detector.method) and detector.node_type is None:
-        _try(detector, saved.num_features)
+    asked = detector.classifier if is_builtin(detector.method) and detector.node_type is None else None
+    if asked is not None and asked.as_made:  # a user's forward may read of a graph what only they know of
+        _try(detector, next(asked.model.parameters()).new_zeros(2, saved.num_features))
     return detector
 
 
-def _try(detector: Detector, num_features: int) -> None:
+def _try(detector: Detector, x: Tensor) -> None:
     """Two nodes are scored: tensors of a forged file may be of the right names, and not fit together."""
     tried = copy.copy(detector)  # with a method of its own, which keeps nothing of this graph
-    device = next(iter(tried.classifier.model.parameters())).device if tried.classifier else None
-    x, edge_index = torch.zeros(2, num_features, device=device), torch.tensor([[0], [1]], device=device)
-    data = SimpleNamespace(x=x, edge_index=edge_index)
+    data = SimpleNamespace(x=x, edge_index=torch.tensor([[0], [1]], device=x.device))
     try:
         str(tried.explain(data, node=0))
         if tried.calibration_ is not None:

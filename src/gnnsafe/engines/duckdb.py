@@ -21,7 +21,7 @@ from gnnsafe.engines.engine import Column, Engine, Function, Step
 from gnnsafe.engines.grid import EdgeGrid, GridWriter
 from gnnsafe.engines.inputs import GraphTables
 from gnnsafe.engines.numbering import Numbering, numbered, unknown_ends
-from gnnsafe.engines.sources import scan, sized
+from gnnsafe.engines.sources import is_delta, parquet_files, scan, sized
 from gnnsafe.engines.stages import run
 from gnnsafe.engines.workspace import published, workspace
 from gnnsafe.errors import InputError, MissingExtraError, require, require_whole
@@ -112,6 +112,13 @@ class DuckDB(Engine):
                 self._connection.execute(f"DROP VIEW IF EXISTS {name}")
                 self._connection.register(name, arrow_table(name.removeprefix("given_"), source))
             return self._query(f"SELECT * FROM {name} LIMIT 0").to_arrow_table().schema
+
+    def halves(self, source: Any) -> set[str]:
+        """In Parquet files, which say what DuckDB does not; in a table in memory it refuses them."""
+        if not isinstance(source, str | os.PathLike) or is_delta(str(source)):
+            return set()
+        found = f"SELECT name FROM parquet_schema({parquet_files(str(source))}) WHERE logical_type = 'Float16Type()'"
+        return {name for (name,) in self.rows(found)}
 
     def quoted(self, name: str) -> str:
         """In double quotes."""

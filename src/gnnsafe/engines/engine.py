@@ -73,6 +73,11 @@ class Engine(ABC):
     def view(self, name: str, source: Any) -> Any:
         """Name a user's table (a path, a glob, a table in memory) in SQL; returns its Arrow schema."""
 
+    def halves(self, source: Any) -> set[str]:
+        """Columns of a user's table that are floats of 16 bits, and wider in its schema; most engines refuse such."""
+        del source
+        return set()
+
     @abstractmethod
     def quoted(self, name: str) -> str:
         """A column's name as SQL has it."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gnnsafe.datasets.reading.columns import is_list, is_number, is_text
 from gnnsafe.datasets.reading.files import find_column
-from gnnsafe.datasets.reading.refusal import listed, refusal
+from gnnsafe.datasets.reading.refusal import listed, refusal, warn_of_weights
 from gnnsafe.errors import GraphFileError, require
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ OTHERS = (
     pa.types.is_fixed_size_binary,
 )
 KEYS = "numbers, text, dates or bytes"
-EXACT = 2**53  # up to which float64 has every whole number
+EXACT = {"halffloat": 2**11, "float": 2**24, "double": 2**53}  # up to which Arrow's floats have every whole number
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,15 @@ def graph_tables(
         str(find_column(edge_file, edge_schema.names, *pair, required=True))
         for pair in (("source", "src"), ("target", "dst"))
     ]
+    warn_of_weights(edge_file, edge_schema.names)
     time = find_column(node_file, node_schema.names, "timestamp")
     rows = _rows(engine, node_file, node_schema, {id_name, time}, names)
     rule = f"have the {width} numbers per node that the detector knows"
     require(width is None or rows.width == width, str(node_file), rule, rows.width)
     kinds = [_kind(node_file, node_schema, id_name), *(_kind(edge_file, edge_schema, end) for end in ends)]
+    if "float" in kinds[1:]:
+        halves = engine.halves(edges)
+        kinds[1:] = ["halffloat" if end in halves else kind for end, kind in zip(ends, kinds[1:], strict=True)]
     casts = _casts(edge_file, kinds, ends)
     own = _key(engine.quoted(id_name), kinds[0], casts)
     trimmed = kinds[0] != "text"
@@ -152,16 +156,14 @@ def _finite(column: str) -> str:
 
 
 def _kind(file: Path, schema: Any, name: str) -> str:
-    """What an id is: whole, float, text, or a type of its own."""
+    """What an id is: whole, wide, text, or else its type."""
     kind = schema.field(name).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_integer(kind):
         return "wide" if pa.types.is_uint64(kind) else "whole"
     if is_text(kind) or pa.types.is_string_view(kind):
         return "text"
-    if pa.types.is_floating(kind):
-        return "float"
-    if any(check(kind) for check in OTHERS):
+    if pa.types.is_floating(kind) or any(check(kind) for check in OTHERS):
         return str(kind)
     raise _no_key(file, name, kind)
 
@@ -177,7 +179,7 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
         return "BIGINT"
     if found == {"whole", "wide"}:
         return "DECIMAL(20, 0)"
-    if found <= {"whole", "float"}:
+    if found <= {"whole", *EXACT}:
         return "BIGINT" if kinds[0] == "whole" else "DOUBLE"
     if found <= {"whole", "text"}:
         return "STRING"
@@ -191,18 +193,19 @@ def _casts(file: Path, kinds: list[str], ends: list[str]) -> str | None:
 def _key(column: str, kind: str, cast: str | None, *, trimmed: bool = False) -> str:
     """An id as SQL: text is compared letter by letter, without the spaces around it where the nodes' are numbers.
 
-    A number that the nodes' type has not is no node's id, nor is one that is not finite: null.
+    A number that the nodes' type has not is no node's id, nor is one that is not finite, nor a float so large that it
+    stands for several whole numbers: null.
     """
     if cast is None:
         return column
     if kind == "text":
         text = f"CAST({column} AS STRING)"
         return f"NULLIF({f'TRIM({text})' if trimmed else text}, '')"
-    if kind == "float" and cast == "BIGINT":
-        whole = f"{_finite(column)} AND {column} = FLOOR({column}) AND ABS({column}) < {EXACT}"
+    if kind in EXACT and cast == "BIGINT":
+        whole = f"{_finite(column)} AND {column} = FLOOR({column}) AND ABS({column}) < {EXACT[kind]}"
         return f"CASE WHEN {whole} THEN CAST({column} AS BIGINT) END"
-    if kind == "float":
+    if kind in EXACT:
         return f"CASE WHEN {_finite(column)} THEN CAST({column} AS DOUBLE) END"
     if cast == "DOUBLE":
-        return f"CASE WHEN {column} BETWEEN {-EXACT} AND {EXACT} THEN CAST({column} AS DOUBLE) END"
+        return f"CASE WHEN {column} BETWEEN {-EXACT['double']} AND {EXACT['double']} THEN CAST({column} AS DOUBLE) END"
     return f"CAST({column} AS {cast})"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnsafe.errors import InputError, require
 
-__all__ = ["available", "check_there", "is_delta", "is_remote", "scan", "sized", "table_in"]
+__all__ = ["available", "check_there", "is_delta", "is_remote", "parquet_files", "scan", "sized", "table_in"]
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)", re.IGNORECASE)
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -92,8 +92,13 @@ def scan(path: str) -> str:
     check_there(path)
     if is_delta(path):
         return f"delta_scan({_quoted(path)})"
+    return f"read_parquet({parquet_files(path)}, hive_partitioning=false)"
+
+
+def parquet_files(path: str) -> str:
+    """The Parquet files of a path, as a list in DuckDB's SQL."""
     files = _parts(Path(path)) if Path(path).is_dir() else [f"{path}**/*.parquet" if path.endswith("/") else path]
-    return f"read_parquet([{', '.join(map(_quoted, files))}], hive_partitioning=false)"
+    return f"[{', '.join(map(_quoted, files))}]"
 
 
 def _parts(folder: Path) -> list[str]:

@@ -82,9 +82,9 @@ def warn_of_coarse(file: Path, columns: Sequence[str], low: ArrayLike, high: Arr
 def warn_of_weights(file: Path, names: Iterable[str]) -> None:
     """Say that edges have weights in the file, which no model of gnnsafe's takes."""
     for name in names:
-        if name.lower() in WEIGHTS:
+        if name.strip().lower() in WEIGHTS:
             text = (
-                f"{file}, {name}: is not read, and all edges count alike; for a model of your own that takes them, set "
-                "data.edge_weight or data.edge_attr in Python"
+                f"{file}, {name.strip()}: is not read, and all edges count alike; for a model of your own that takes "
+                "them, set data.edge_weight or data.edge_attr in Python"
             )
             warnings.warn(ModelWarning(text), stacklevel=2)

@@ -41,8 +41,9 @@ def saved_arrays(file: Path) -> Mapping[str, NDArray[Any]]:
     if content.get("edge_index") is None and content.get("adj_t") is not None:
         with readable(file, ".pt", InputError):
             content = {**content, **edges_of(content["adj_t"])}
-    warn_of_weights(file, (name for name in content if isinstance(name, str)))
-    return {name: _array(file, name, content[name]) for name in ARRAY_NAMES if content.get(name) is not None}
+    held = {name: value for name, value in content.items() if isinstance(name, str) and value is not None}
+    warn_of_weights(file, held)
+    return {name: _array(file, name, held[name]) for name in ARRAY_NAMES if name in held}
 
 
 def _content(file: Path) -> Any:
