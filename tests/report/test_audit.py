@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from gnnsafe.bench import paper
+from gnnsafe.bench.search import SEARCH_STEPS
 from gnnsafe.report.audit import audit_section
 from gnnsafe.report.order import order_lines
 from gnnsafe.report.results import as_csv, order_sections, study_document
@@ -53,3 +54,19 @@ def test_nothing_to_audit(record):
     assert audit_section([record(method="Energy")]) is None
     assert audit_section([record(method="Energy", selection="test")]) is None
     assert audit_section([]) is None
+
+
+def test_the_text_says_whether_honest_values_were_searched_for(record):
+    chosen = record(method="Energy", auroc=0.9, selection="test")
+    searched = {"lr": f"0.1, {SEARCH_STEPS[0].reason}"}
+    by_search = audit_section([chosen, record(method="Energy", auroc=0.7, chosen=searched)])
+    published = audit_section([chosen, record(method="Energy", auroc=0.7)])
+    assert "margins chosen by ID validation" in by_search.text[0]
+    assert "not searched for" in published.text[0]
+
+
+def test_an_audit_of_its_own_stands_for_the_studys(record):
+    study = [record(method="Energy", auroc=0.6)]
+    audited = [record(method="Energy", auroc=0.7), record(method="Energy", auroc=0.9, selection="test")]
+    (section,) = [s for s in study_document(study, {}, audited).sections if s.title.startswith("Audit")]
+    assert texts(section.grids[1])[0][4:] == ["90.0", "70.0", "+20.0"]

@@ -13,7 +13,7 @@ from gnnsafe.bench.study import code_version
 from gnnsafe.cli.options import names, path, place
 from gnnsafe.cli.output import Answer
 from gnnsafe.cli.parsing import examples
-from gnnsafe.cli.report import FOLDER, selected
+from gnnsafe.cli.report import FOLDER, audit_of, selected
 from gnnsafe.errors import InputError
 from gnnsafe.files import replacing
 from gnnsafe.report.leaderboard import as_leaderboard_page, leaderboard
@@ -62,8 +62,9 @@ def _leaderboard(arguments: argparse.Namespace) -> Answer:
     records, code = selected(first)
     if not records:
         raise InputError(f"'{first}' must hold records of 'gnnsafe bench' (got none)")
+    records += [record for record in audit_of(first) if record.selection == "test"]
     board, out = leaderboard(records), store.opened(arguments.out or first / "leaderboard")
-    texts = {"leaderboard.json": json.dumps(board, ensure_ascii=False, indent=1) + "\n"}
+    texts = {"leaderboard.json": json.dumps(board, ensure_ascii=False) + "\n"}
     texts["leaderboard.html"] = as_leaderboard_page(board)
     for name, text in texts.items():
         with replacing(out / name) as part:

@@ -19,10 +19,11 @@ from gnnsafe.report.document import Section, as_html, as_latex, as_markdown, pri
 from gnnsafe.report.plotting import altair
 from gnnsafe.report.results import FIGURES_FOLDER, as_csv, order_figures, order_sections, study_document, write_report
 
-__all__ = ["FOLDER", "configure", "printed", "selected"]
+__all__ = ["FOLDER", "audit_of", "configure", "printed", "selected"]
 
 FOLDER = Path("results")
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
+AUDIT = "audit"  # in the records' folder: an audit of its own, both ways
 MOST_FAILURES = 10  # told one by one
 
 
@@ -31,10 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Writes what the records in a folder show, without running anything: the order of methods with a "
         "critical-difference test, the paper's tables 1–8 with its figures beside ours, ROC curves, accuracy of the "
-        "nodes kept, spread over seeds, and those of the paper's figures that were run; as one page that works "
-        "offline, as Markdown, LaTeX and CSV, and each chart as SVG, PNG and PDF. Prints the order of methods, or all "
-        "of it in the --format asked for. Records not comparable with the last ones (another version, data or "
-        "settings) are left out and counted."
+        "nodes kept, spread over seeds, the audit (of the records, or of those in their folder 'audit'), and those of "
+        "the paper's figures that were run; as one page that works offline, as Markdown, LaTeX and CSV, and each chart "
+        "as SVG, PNG and PDF. Prints the order of methods, or all of it in the --format asked for. Records not "
+        "comparable with the last ones (another version, data or settings) are left out and counted."
     )
     parser.epilog = examples("gnnsafe report results/", "gnnsafe report results/ --format markdown")
     parser.epilog += "Exit code: 0, or 1 where a run among the records failed."
@@ -65,7 +66,8 @@ def _report(arguments: argparse.Namespace) -> Answer:
         kind = f" of protocol {arguments.protocol}" if arguments.protocol else ""
         got = f"{broken} lines that are damaged or no records" if broken else "none"
         raise InputError(f"'{folder}' must hold records of 'gnnsafe bench'{kind} (got {got})")
-    document, order = study_document(records, figures), {"order": order_figures(records)}
+    audited = [record for record in audit_of(folder) if arguments.protocol in (None, record.protocol)]
+    document, order = study_document(records, figures, audited), {"order": order_figures(records)}
     if arguments.format == "terminal":
         return Answer([partial(print_document, document)], order, code=code)
     if arguments.format is not None:
@@ -86,6 +88,11 @@ def _text(kind: str, document: Any, records: list[store.Record]) -> str:
 def printed(sections: list[Section]) -> list[Callable[[Terminal], object]]:
     """Sections as words of an answer."""
     return [partial(print_section, section) for section in sections]
+
+
+def audit_of(folder: Path) -> list[store.Record]:
+    """The records of the audit that is kept in a folder of its own beside these; none where there is none."""
+    return selected(folder / AUDIT)[0] if (folder / AUDIT).is_dir() else []
 
 
 def selected(folder: Path, preferred: Collection[Hashable] | None = None) -> tuple[list[store.Record], int]:

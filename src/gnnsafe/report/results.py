@@ -60,8 +60,16 @@ TIMING = (
 )
 
 
-def study_document(records: Sequence[Record], figures: Mapping[int, Sequence[Record]]) -> Document:
-    """All that these records show; `figures` are those of the paper's figures, by their number."""
+def study_document(
+    records: Sequence[Record], figures: Mapping[int, Sequence[Record]], audited: Sequence[Record] = ()
+) -> Document:
+    """All that these records show.
+
+    Args:
+        records: Of the study.
+        figures: Those of the paper's figures, by their number.
+        audited: Those of an audit of its own, whose honest runs were searched for; the study's where there are none.
+    """
     every, records = records, [record for record in records if record.selection == "validation"]
     orders = order_sections(records)
     sections: list[Section] = []
@@ -72,7 +80,7 @@ def study_document(records: Sequence[Record], figures: Mapping[int, Sequence[Rec
         if table[0] == "rigorous":
             beyond = intervals_section(_of(table, records))
             sections.append(replace(beyond, title=beyond.title + where))
-    audit = audit_section(every)
+    audit = audit_section(audited or every)
     sections += [] if audit is None else [audit]
     sections += _paper_sections(_of(PAPER, records))
     sections += [choices_section(records)] if records else []
