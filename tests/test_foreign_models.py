@@ -379,6 +379,60 @@ def test_odd_habits_are_said_where_fit_is_called(model, message):
     assert warned[0].filename == __file__
 
 
+HELD_BESIDE: dict[str, Callable[[Data], object]] = {
+    "year": lambda data: torch.arange(120),
+    "w": lambda data: torch.rand(data.num_edges),
+    "names": lambda data: [f"node {number}" for number in range(120)],
+    "array": lambda data: torch.arange(120).numpy(),
+    "train_index": lambda data: torch.arange(120),
+    "edge_label_index": lambda data: data.edge_index,
+    "adj_t": lambda data: torch.eye(120).to_sparse_csr(),
+    "relation": lambda data: torch.eye(120).to_sparse_coo(),
+    "distances": lambda data: torch.rand(120, 120),
+}
+
+
+class TestWhatElseTheGraphHolds:
+    """It may make the check for a kept graph harder; it never switches it off in silence."""
+
+    class TakesW(TwoConvolutions):
+        def forward(self, x, edge_index, w):
+            return super().forward(x * w.mean(), edge_index)
+
+    class TakesWAndKeeps(KeepsItsFirstGraph):
+        def forward(self, x, edge_index, w):
+            return super().forward(x * w.mean(), edge_index)
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:Sparse invariant checks")
+    @pytest.mark.parametrize("name", HELD_BESIDE)
+    @pytest.mark.parametrize("forward", [None, lambda model, data: model(data.x, data.edge_index)])
+    def test_a_kept_graph_is_noticed_beside_it(self, name, forward):
+        data = block_graph()
+        data[name] = HELD_BESIDE[name](data)
+        Detector(TwoConvolutions(), "energy", forward=forward).fit(data)  # warnings are errors here
+        with pytest.warns(ModelWarning, match=r"logits depend on how nodes are numbered.* caches nothing"):
+            Detector(KeepsItsFirstGraph(), "energy", forward=forward).fit(data)
+
+    @pytest.mark.parametrize("rows", ["num_nodes", "num_edges"])
+    def test_rows_that_are_read_are_guessed_by_their_length(self, rows):
+        data = block_graph()
+        data.w = torch.rand(getattr(data, rows))
+        with pytest.warns(ModelWarning, match="takes w, and what data holds of it is passed on") as warned:
+            Detector(self.TakesW(), "energy").fit(data)
+        assert len(warned) == 1
+        with pytest.warns(ModelWarning) as warned:
+            Detector(self.TakesWAndKeeps(), "energy").fit(data)
+        assert "or call data.w node_… or edge_… by what its rows belong to" in str(warned[1].message)
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:Sparse invariant checks")
+    def test_what_cannot_be_renumbered_and_is_read_leaves_it_unchecked(self):
+        data = block_graph()
+        data.adj_t = torch.eye(120).to_sparse_csr()
+        detector = Detector(Perceptron(), "energy", forward=lambda model, data: model(data.adj_t @ data.x, None))
+        with pytest.warns(ModelWarning, match=r"could not be checked whether Perceptron keeps part of a graph.*adj_t"):
+            detector.fit(data)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("model", [
     Perceptron, TwoConvolutions, lambda: GAT(8, 16, HOPS, 3), lambda: GIN(8, 16, HOPS, 3, norm="BatchNorm"),
