@@ -392,6 +392,13 @@ HELD_BESIDE: dict[str, Callable[[Data], object]] = {
 }
 
 
+@pytest.mark.parametrize("model", [Perceptron, lambda: gnnsafe.models.MLP(8, 4, 3)])
+def test_a_model_that_reads_no_edges_is_said_to_where_edges_are_the_score(model):
+    with pytest.warns(ModelWarning, match=r"same logits without edges: EdgeDisagreement is 0") as warned:
+        Detector(model(), "edge-disagreement").fit(block_graph())
+    assert [one.filename for one in warned] == [__file__]
+
+
 class TestWhatElseTheGraphHolds:
     """It may make the check for a kept graph harder; it never switches it off in silence."""
 
