@@ -29,7 +29,7 @@ def saved_figures(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calibration(calibration: Calibration, method: Method) -> dict[str, Any]:
-    """Its nodes; at each level of false alarms, above what nodes are flagged, infinite for none; and what is compared."""
+    """Its nodes; at each level of false alarms, above what nodes are flagged, infinite for none; what is compared."""
     by_class = calibration.classes is not None
     thresholds = {} if by_class else {str(level): float(calibration.thresholds(level)) for level in LEVELS}
     compared = "score" if type(method).comparable is Method.comparable else "own evidence"
