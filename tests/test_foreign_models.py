@@ -542,7 +542,7 @@ class TestAttributesOfAPart:
         for w in (torch.rand(120), torch.rand(data.num_edges)):
             data.w = w
             detector = Detector(TwoConvolutions(), "gnnsafe", forward=self.weighted).fit(data)
-            with pytest.raises(ValueError, match=r"'data.w' must be called node_w or edge_w"):
+            with pytest.raises(ValueError, match=r"'data.w' must be called node_w or edge_w.*; delete what the model"):
                 detector.score_new(data, [3], hops=HOPS)
             assert len(Detector(TwoConvolutions()).fit(data).score_new(data, [3], hops=HOPS).nodes)
 
@@ -732,6 +732,8 @@ class TestGraphsOfOtherKinds:
         data.x = data.x.to("meta")
         with pytest.raises(ValueError, match=r"'x' must hold numbers \(got a tensor on the meta device"):
             Detector(TwoConvolutions()).fit(data)
+        with pytest.raises(ValueError, match=r"'model' must have weights \(got one on the meta device.*load its"):
+            Detector(TwoConvolutions().to("meta")).fit(block_graph())
 
     def test_labels_in_a_column_and_masks_of_many_splits(self):
         data, model = block_graph(), TwoConvolutions()

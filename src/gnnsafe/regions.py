@@ -155,7 +155,8 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
         elif kind is None and name not in WHOLE_GRAPH and size in [sizes[kind] for kind in wanted]:
             require(
                 not seen, f"data.{name}", f"be called node_{name} or edge_{name}, by what its rows belong to",
-                f"{size} rows, as many as there are nodes or edges", "keep in the model what belongs to neither",
+                f"{size} rows, as many as there are nodes or edges",
+                "delete what the model does not read, and keep in it what belongs to neither",
             )  # fmt: skip
     return found
 
