@@ -420,6 +420,14 @@ class TestWhatElseTheGraphHolds:
         with pytest.warns(ModelWarning, match=r"logits depend on how nodes are numbered.* caches nothing"):
             Detector(KeepsItsFirstGraph(), "energy", forward=forward).fit(data)
 
+    def test_a_matrix_of_nodes_does_not_stand_in_the_way_of_taking_edges_away(self):
+        data = block_graph()
+        data.distances = torch.rand(120, 120)
+        detector = Detector(
+            TwoConvolutions(), "edge-disagreement", forward=lambda model, data: model(data.x, data.edge_index)
+        )
+        assert detector.fit(data).score(data).max() > 0
+
     @pytest.mark.parametrize("rows", ["num_nodes", "num_edges"])
     def test_rows_that_are_read_are_guessed_by_their_length(self, rows):
         data = block_graph()

@@ -117,14 +117,14 @@ def renumbered(graph: Data, nodes: Tensor) -> tuple[Data, list[str]]:
     order: dict[Kind, Tensor] = {"node": nodes, "edge": torch.argsort(edge_index[1], stable=True)}
     kinds, guessed = row_kinds(graph, (), *order), _guessed(graph)
     values = {name: rows(getattr(graph, name), order[kind]) for name, kind in (kinds | guessed).items()}
-    left_out = dict.fromkeys(name for name, value in stored(graph).items() if _places(name, value, graph))
+    left_out = dict.fromkeys(name for name, value in stored(graph).items() if _unordered(name, value, graph))
     return changed(graph, **{**values, **left_out, "edge_index": edge_index[:, order["edge"]]}), list(guessed)
 
 
 def _guessed(graph: Data) -> dict[str, Kind]:
     """What may have a row for each node or edge, by its length alone."""
     kinds: dict[int | None, Kind] = {graph.edge_index.shape[1]: "edge", graph.x.shape[0]: "node"}
-    unclear = {name: _length(value) for name, value in stored(graph).items() if not _places(name, value, graph)}
+    unclear = {name: _length(value) for name, value in stored(graph).items() if not _unordered(name, value, graph)}
     return {
         name: kinds[size]
         for name, size in unclear.items()
@@ -132,10 +132,14 @@ def _guessed(graph: Data) -> dict[str, Kind]:
     }
 
 
-def _places(name: str, value: object, graph: Data) -> bool:
+def _unordered(name: str, value: object, graph: Data) -> bool:
     """Whether it is an index of nodes or edges, or a matrix of nodes by nodes: no rows that can be put in order."""
     square = getattr(value, "shape", None) == (len(graph.x), len(graph.x)) and _called(name) is None
-    return square or name in ("adj", "adj_t") or ("index" in name and name != "edge_index")
+    return square or _is_index(name)
+
+
+def _is_index(name: str) -> bool:
+    return name in ("adj", "adj_t") or ("index" in name and name != "edge_index")
 
 
 def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
@@ -148,7 +152,7 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
     sizes: dict[Kind, int] = {"node": graph.x.shape[0], "edge": graph.edge_index.shape[1]}
     for name, value in stored(graph).items():
         kind, size, seen = _called(name), _length(value), read is None or name in read
-        if _places(name, value, graph):
+        if _is_index(name):
             require(not seen, f"data.{name}", "be left out where edges are, or a part of the graph is", "one")
         elif kind is not None and kind in wanted and size == sizes[kind]:
             found[name] = kind
