@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from importlib import import_module
@@ -38,6 +39,13 @@ def test_the_library_logs_and_never_prints():
 def test_no_folder_hides_a_file():
     files = {path.stem for path in SOURCE.glob("*.py")}
     assert not [name for name in files if (SOURCE / name).is_dir()]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="outside the repository nothing says which files are its own")
+def test_no_file_holds_the_marks_of_a_merge():
+    asked = ["git", "grep", "-lIE", "^(<{7}|>{7}) "]  # exits with 1 where there is none
+    found = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (1, "")
 
 
 def test_a_name_has_one_meaning():

@@ -139,8 +139,11 @@ def test_too_few_calibration_nodes_for_discoveries():
     calibration = Calibration(torch.arange(99.0))
     p = calibration.p_values(torch.cat([torch.zeros(990), torch.full((10,), 100.0)]))  # ten beyond them all
     # each of them has p = 1/100; 10 of 1,000 at 10 % need p ≤ 0.001
-    with pytest.warns(CalibrationWarning, match=r"99 .* any of 1000 nodes at fdr=0.1, though 10 .* at least 999 are"):
+    with pytest.warns(
+        CalibrationWarning, match=r"99 .* any of 1000 nodes at fdr=0.1, though 10 .* at least 999 are"
+    ) as said:
         assert not calibration.decisions(p, fdr=0.1).any()
+    assert "extend the tail" not in str(said[0].message)  # from which 99 are too few
     larger = Calibration(torch.arange(999.0))
     scores = torch.cat([torch.zeros(990), torch.full((10,), 1000.0)])
     assert larger.decisions(larger.p_values(scores), fdr=0.1).sum() == 10

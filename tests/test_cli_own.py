@@ -496,6 +496,7 @@ class TestInspect:
         thresholds = gnnsafe.load(detector).calibration_.thresholds(0.05)
         assert lines["calibration"].startswith("40 nodes; flagged above ")
         assert f"above {float(thresholds):.4g} at 5%" in lines["calibration"]
+        assert lines["calibration"].endswith(", by own evidence, which is not the score")
         assert "at 1%" not in lines["calibration"]  # too few nodes for it
         assert (lines["nodes"], lines["epochs"], lines["seed"]) == ("120", "30", "0")
         for name in ("accuracy", "balanced accuracy", "majority class"):

@@ -143,6 +143,8 @@ def test_names_of_numpy_are_names_of_json(blocks):
     blocks.node_id = np.arange(120) * 2
     why = Detector(GCN(8, 4, 3)).fit(blocks).explain(blocks, node="6")
     assert why.node == 3
+    with pytest.raises(ValueError, match=r"0\.\.119 \(got 200\); an id is given as text, such as '200'"):
+        Detector(GCN(8, 4, 3)).fit(blocks).explain(blocks, node=200)
     assert json.loads(json.dumps(why.to_dict()))["class_names"] == [10, 20, 30]
 
 

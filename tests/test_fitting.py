@@ -78,6 +78,20 @@ class TestAdvice:
         assert chosen.trained.backbone == best.backbone
         assert texts(chosen, HeterophilyWarning)[0].endswith(f"{best.backbone} suits it best")
 
+    def test_masks_that_share_nodes_are_refused_before_training(self):
+        for one, other in (("train_mask", "val_mask"), ("train_mask", "test_mask"), ("val_mask", "test_mask")):
+            data = large()
+            data[other][data[one].nonzero()[:3]] = True
+            with pytest.raises(ValueError, match=rf"'{other}' must share no node with {one} \(got 3 in both\)"):
+                fit_detector(data, begin=pytest.fail)
+
+    def test_backbones_that_tie_are_not_told_apart(self):
+        y = (torch.rand(600, generator=torch.Generator().manual_seed(0)) < 0.2).long()  # labels that nothing tells
+        for backbone in ("gcn", "mlp"):
+            fitted = fit_detector(large(x=torch.ones(600, 8), y=y), epochs=5, method="gnnsafe", backbone=backbone)
+            assert len({one.accuracy for one in fitted.tried}) == 1
+            assert texts(fitted, HeterophilyWarning)[0].endswith(f": none is better than {backbone}")
+
 
 def test_shares_of_one_way_edges_by_hand():
     # 0→1 twice and 1→0, 2→0, 3→3: of 0→1, 1→0, 2→0 two have a reverse; of four nodes 2 has no in-neighbours, 3 is alone

@@ -379,6 +379,75 @@ def test_odd_habits_are_said_where_fit_is_called(model, message):
     assert warned[0].filename == __file__
 
 
+HELD_BESIDE: dict[str, Callable[[Data], object]] = {
+    "year": lambda data: torch.arange(120),
+    "w": lambda data: torch.rand(data.num_edges),
+    "names": lambda data: [f"node {number}" for number in range(120)],
+    "array": lambda data: torch.arange(120).numpy(),
+    "train_index": lambda data: torch.arange(120),
+    "edge_label_index": lambda data: data.edge_index,
+    "adj_t": lambda data: torch.eye(120).to_sparse_csr(),
+    "relation": lambda data: torch.eye(120).to_sparse_coo(),
+    "distances": lambda data: torch.rand(120, 120),
+}
+
+
+@pytest.mark.parametrize("model", [Perceptron, lambda: gnnsafe.models.MLP(8, 4, 3)])
+def test_a_model_that_reads_no_edges_is_said_to_where_edges_are_the_score(model):
+    with pytest.warns(ModelWarning, match=r"same logits without edges: EdgeDisagreement is 0") as warned:
+        Detector(model(), "edge-disagreement").fit(block_graph())
+    assert [one.filename for one in warned] == [__file__]
+
+
+class TestWhatElseTheGraphHolds:
+    """It may make the check for a kept graph harder; it never switches it off in silence."""
+
+    class TakesW(TwoConvolutions):
+        def forward(self, x, edge_index, w):
+            return super().forward(x * w.mean(), edge_index)
+
+    class TakesWAndKeeps(KeepsItsFirstGraph):
+        def forward(self, x, edge_index, w):
+            return super().forward(x * w.mean(), edge_index)
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:Sparse invariant checks")
+    @pytest.mark.parametrize("name", HELD_BESIDE)
+    @pytest.mark.parametrize("forward", [None, lambda model, data: model(data.x, data.edge_index)])
+    def test_a_kept_graph_is_noticed_beside_it(self, name, forward):
+        data = block_graph()
+        data[name] = HELD_BESIDE[name](data)
+        Detector(TwoConvolutions(), "energy", forward=forward).fit(data)  # warnings are errors here
+        with pytest.warns(ModelWarning, match=r"logits depend on how nodes are numbered.* caches nothing"):
+            Detector(KeepsItsFirstGraph(), "energy", forward=forward).fit(data)
+
+    def test_a_matrix_of_nodes_does_not_stand_in_the_way_of_taking_edges_away(self):
+        data = block_graph()
+        data.distances = torch.rand(120, 120)
+        detector = Detector(
+            TwoConvolutions(), "edge-disagreement", forward=lambda model, data: model(data.x, data.edge_index)
+        )
+        assert detector.fit(data).score(data).max() > 0
+
+    @pytest.mark.parametrize("rows", ["num_nodes", "num_edges"])
+    def test_rows_that_are_read_are_guessed_by_their_length(self, rows):
+        data = block_graph()
+        data.w = torch.rand(getattr(data, rows))
+        with pytest.warns(ModelWarning, match="takes w, and what data holds of it is passed on") as warned:
+            Detector(self.TakesW(), "energy").fit(data)
+        assert len(warned) == 1
+        with pytest.warns(ModelWarning) as warned:
+            Detector(self.TakesWAndKeeps(), "energy").fit(data)
+        assert "or call data.w node_… or edge_… by what its rows belong to" in str(warned[1].message)
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:Sparse invariant checks")
+    def test_what_cannot_be_renumbered_and_is_read_leaves_it_unchecked(self):
+        data = block_graph()
+        data.adj_t = torch.eye(120).to_sparse_csr()
+        detector = Detector(Perceptron(), "energy", forward=lambda model, data: model(data.adj_t @ data.x, None))
+        with pytest.warns(ModelWarning, match=r"could not be checked whether Perceptron keeps part of a graph.*adj_t"):
+            detector.fit(data)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("model", [
     Perceptron, TwoConvolutions, lambda: GAT(8, 16, HOPS, 3), lambda: GIN(8, 16, HOPS, 3, norm="BatchNorm"),
@@ -481,7 +550,7 @@ class TestAttributesOfAPart:
         for w in (torch.rand(120), torch.rand(data.num_edges)):
             data.w = w
             detector = Detector(TwoConvolutions(), "gnnsafe", forward=self.weighted).fit(data)
-            with pytest.raises(ValueError, match=r"'data.w' must be called node_w or edge_w"):
+            with pytest.raises(ValueError, match=r"'data.w' must be called node_w or edge_w.*; delete what the model"):
                 detector.score_new(data, [3], hops=HOPS)
             assert len(Detector(TwoConvolutions()).fit(data).score_new(data, [3], hops=HOPS).nodes)
 
@@ -671,6 +740,8 @@ class TestGraphsOfOtherKinds:
         data.x = data.x.to("meta")
         with pytest.raises(ValueError, match=r"'x' must hold numbers \(got a tensor on the meta device"):
             Detector(TwoConvolutions()).fit(data)
+        with pytest.raises(ValueError, match=r"'model' must have weights \(got one on the meta device.*load its"):
+            Detector(TwoConvolutions().to("meta")).fit(block_graph())
 
     def test_labels_in_a_column_and_masks_of_many_splits(self):
         data, model = block_graph(), TwoConvolutions()

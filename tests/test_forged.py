@@ -155,6 +155,13 @@ def test_what_is_wrong_is_named(saved, way, value, message):
     assert time.perf_counter() - start < 2
 
 
+@pytest.mark.parametrize("number", [-1, 0, 7, 9, 10**7, 10**30])
+def test_other_features_than_the_model_takes(saved, number):
+    edited(saved, lambda record: record.update(num_features=number, feature_names=None))
+    with pytest.raises(SavedFileError, match=rf"^'num_features' must be the model's 8 \(got {number}\)"):
+        gnnsafe.load(saved)
+
+
 def test_methods_within_methods_without_end(saved):
     nested: dict[str, Any] = {"is": "msp"}
     for _ in range(400):

@@ -8,6 +8,7 @@ from inspect import Parameter, Signature, ismethod, signature
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gnnsafe.checks import check_tensor
@@ -125,6 +126,8 @@ def check_device(modules: Iterable[nn.Module], graph: Graph) -> None:
     """The graph is where the model of these modules is, or part of it."""
     here, held = graph.x.device, (values for one in modules for values in (one._parameters, one._buffers))
     devices = {tensor.device for values in held for tensor in values.values() if tensor is not None}
+    fill = f"call model.to_empty(device='{here}'), and load its weights"
+    require(torch.device("meta") not in devices, "model", "have weights", "one on the meta device, without any", fill)
     if devices and here not in devices:
         there = min(map(str, devices))
         remedy = f"call data.to('{there}'), or model.to('{here}')"

@@ -216,10 +216,10 @@ def check_classes(name: str, labels: Tensor, num_classes: int, where: str) -> No
     require(low >= 0 and high < num_classes, name, f"lie in 0..{num_classes - 1} for {where}", f"{low}..{high}")
 
 
-def check_node(node: object, num_nodes: int, name: str = "node") -> int:
+def check_node(node: object, num_nodes: int, name: str = "node", remedy: str = "") -> int:
     """`node`, checked to be the number of a node."""
     inside = isinstance(node, Integral) and not isinstance(node, bool) and int(node) in range(num_nodes)
-    require(inside, name, f"be a node's number, 0..{num_nodes - 1}", repr(node))
+    require(inside, name, f"be a node's number, 0..{num_nodes - 1}", repr(node), remedy)
     return int(node)  # type: ignore[call-overload, no-any-return]
 
 

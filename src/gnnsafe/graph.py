@@ -124,7 +124,8 @@ def node_number(graph: Graph, node: object, name: str = "node") -> int:
         few = ", ".join(ids[:3])
         require(node in ids, name, "be the id of a node of the graph", repr(node), f"its ids are such as {few}")
         return ids.index(node)
-    return check_node(node, nodes, name)
+    own = getattr(graph, "node_id", None)
+    return check_node(node, nodes, name, "" if own is None else f"an id is given as text, such as {str(node)!r}")
 
 
 def node_labels(graph: Graph, task: Task = "multiclass") -> Tensor:

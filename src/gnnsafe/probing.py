@@ -49,12 +49,8 @@ def probe(classifier: Classifier, graph: PreparedGraph) -> Outputs:
                 f"{name} gives the same logits without edges: it reads none, or it keeps those of the first graph that "
                 "it saw and answers with them about every other; see that it caches nothing"
             )
-    elif difference := _by_number(classifier, outputs):
-        _warn(
-            f"{name}'s logits depend on how nodes are numbered, by up to {difference:.2g}: it keeps "
-            "part of a graph that it saw (edges, norms) or has weights by node number, and would score another graph "
-            "with them; see that it caches nothing"
-        )
+    elif kept := _by_number(classifier, outputs):
+        _warn(kept)
     return outputs
 
 
@@ -81,15 +77,30 @@ def _unwritten(classifier: Classifier, graph: PreparedGraph) -> Outputs:
     return outputs
 
 
-def _by_number(classifier: Classifier, outputs: Outputs) -> float:
-    """By how much the logits differ once the nodes have other numbers; 0 where that cannot be told."""
-    graph = outputs.graph
+def _by_number(classifier: Classifier, outputs: Outputs) -> str:
+    """What is to be said of logits that differ once the nodes have other numbers; nothing where they do not."""
+    graph, name, read = outputs.graph, type(classifier.model).__name__, classifier.read(outputs.graph)
     nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0), device="cpu").to(graph.x.device)
     try:
-        again = classifier(admit(renumbered(graph.data, nodes, read=classifier.read(graph))))
-    except Exception:  # it is unknown what some rows belong to, or the model wants edges in an order of its own
-        return 0.0
-    return gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))
+        data, guessed = renumbered(graph.data, nodes)
+        again = classifier(admit(data))
+    except Exception as error:  # it reads an index or a matrix of the graph, or wants edges in an order of its own
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        return (
+            f"it could not be checked whether {name} keeps part of a graph that it saw (edges, norms), and would score "
+            f"another graph with it: with its nodes in another order it gave no logits ({reason}); see that it caches "
+            "nothing"
+        )
+    difference = gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))
+    unclear = [f"data.{one}" for one in guessed if read is None or one in read]
+    if not difference:
+        return ""
+    return (
+        f"{name}'s logits depend on how nodes are numbered, by up to {difference:.2g}: it keeps "
+        "part of a graph that it saw (edges, norms) or has weights by node number, and would score another graph "
+        "with them; see that it caches nothing"
+        + (f", or call {', '.join(unclear)} node_… or edge_… by what its rows belong to" if unclear else "")
+    )
 
 
 def _precision(model: nn.Module, x: Tensor) -> float:

@@ -107,15 +107,39 @@ def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> D
     return changed(graph, edge_index=place[edge_index[:, edges]].to(edge_index.dtype), **values)
 
 
-def renumbered(graph: Data, nodes: Tensor, *, read: Read = ()) -> Data:
+def renumbered(graph: Data, nodes: Tensor) -> tuple[Data, list[str]]:
     """The same graph with its nodes in this order, its edges sorted by target, and with them whatever has their rows.
 
-    Each node's in-edges keep their order: some sum them up in turn, or take the last of two loops.
+    Each node's in-edges keep their order: some sum them up in turn, or take the last of two loops. What is only as long
+    as there are nodes or edges is taken for their rows, and named beside the graph; an index or a matrix is left out.
     """
     edge_index = torch.argsort(nodes)[graph.edge_index.long()].to(graph.edge_index.dtype)
     order: dict[Kind, Tensor] = {"node": nodes, "edge": torch.argsort(edge_index[1], stable=True)}
-    values = {name: rows(getattr(graph, name), order[kind]) for name, kind in row_kinds(graph, read, *order).items()}
-    return changed(graph, edge_index=edge_index[:, order["edge"]], **values)
+    kinds, guessed = row_kinds(graph, (), *order), _guessed(graph)
+    values = {name: rows(getattr(graph, name), order[kind]) for name, kind in (kinds | guessed).items()}
+    left_out = dict.fromkeys(name for name, value in stored(graph).items() if _unordered(name, value, graph))
+    return changed(graph, **{**values, **left_out, "edge_index": edge_index[:, order["edge"]]}), list(guessed)
+
+
+def _guessed(graph: Data) -> dict[str, Kind]:
+    """What may have a row for each node or edge, by its length alone."""
+    kinds: dict[int | None, Kind] = {graph.edge_index.shape[1]: "edge", graph.x.shape[0]: "node"}
+    unclear = {name: _length(value) for name, value in stored(graph).items() if not _unordered(name, value, graph)}
+    return {
+        name: kinds[size]
+        for name, size in unclear.items()
+        if size in kinds and _called(name) is None and name not in WHOLE_GRAPH
+    }
+
+
+def _unordered(name: str, value: object, graph: Data) -> bool:
+    """Whether it is an index of nodes or edges, or a matrix of nodes by nodes: no rows that can be put in order."""
+    square = getattr(value, "shape", None) == (len(graph.x), len(graph.x)) and _called(name) is None
+    return square or _is_index(name)
+
+
+def _is_index(name: str) -> bool:
+    return name in ("adj", "adj_t") or ("index" in name and name != "edge_index")
 
 
 def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
@@ -128,14 +152,15 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
     sizes: dict[Kind, int] = {"node": graph.x.shape[0], "edge": graph.edge_index.shape[1]}
     for name, value in stored(graph).items():
         kind, size, seen = _called(name), _length(value), read is None or name in read
-        if name in ("adj", "adj_t") or ("index" in name and name != "edge_index"):
+        if _is_index(name):
             require(not seen, f"data.{name}", "be left out where edges are, or a part of the graph is", "one")
         elif kind is not None and kind in wanted and size == sizes[kind]:
             found[name] = kind
         elif kind is None and name not in WHOLE_GRAPH and size in [sizes[kind] for kind in wanted]:
             require(
                 not seen, f"data.{name}", f"be called node_{name} or edge_{name}, by what its rows belong to",
-                f"{size} rows, as many as there are nodes or edges", "keep in the model what belongs to neither",
+                f"{size} rows, as many as there are nodes or edges",
+                "delete what the model does not read, and keep in it what belongs to neither",
             )  # fmt: skip
     return found
 

@@ -21,7 +21,7 @@ from gnnsafe.datasets.arxiv import stand_in
 from gnnsafe.datasets.benchmark import label_classes
 from gnnsafe.datasets.catalogue import CONTROLS, SINGLE_GRAPH
 from gnnsafe.datasets.public import PUBLIC, row_normalised
-from gnnsafe.errors import DataNotFoundError, InputError
+from gnnsafe.errors import DataNotFoundError, GnnsafeWarning, InputError
 
 SINGLE = ["cora", "pubmed", "amazon-photo", "coauthor-cs"]
 
@@ -353,6 +353,23 @@ def test_a_changed_byte_in_a_download_is_noticed(everything, tmp_path, monkeypat
 
     with pytest.raises(DataNotFoundError, match=f"its SHA-256 is [0-9a-f]{{64}}, not {files.sha256}: it was not kept"):
         replace(files, download=download).load(None)
+
+
+def test_a_flipped_bit_in_files_that_are_there_is_said_each_time(everything, tmp_path, monkeypatch):
+    """Also once a processed copy of them is kept."""
+    files = PUBLIC["cora"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(everything / files.path, tmp_path / files.path)
+    files.load(tmp_path)  # warnings are errors here
+    changed = tmp_path / files.path / "ind.cora.allx"
+    content = bytearray(changed.read_bytes())
+    content[len(content) // 2] ^= 1
+    changed.write_bytes(content)
+    for _ in range(2):
+        with pytest.warns(
+            GnnsafeWarning, match=r"the files of cora in .* are not the published ones, by their SHA-256"
+        ):
+            files.load(tmp_path)
 
 
 @pytest.mark.parametrize("shift", DATASETS["synthetic"].shifts)

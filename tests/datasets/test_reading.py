@@ -594,6 +594,23 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, name, changes, said):
     assert f"{name}{said}" in refusal(write_arrays(tmp_path / name, **changes))
 
 
+@pytest.mark.parametrize(
+    ("name", "which"),
+    [("graph.npz", "node_id"), ("graph.npz", "class_names"), ("graph.npz", "y"), ("graph.pt", "node_id"),
+     ("graph.pt", "class_names")],
+)  # fmt: skip
+def test_text_that_utf8_cannot_hold_is_refused(tmp_path, name, which):
+    texts = ["a", "b\udc80", "c"]
+    if name == "graph.npz":
+        file = write_arrays(tmp_path / name, **{which: np.array(texts)})
+    else:
+        file = tmp_path / name
+        torch.save(
+            {"x": torch.eye(3), "edge_index": torch.tensor([[0], [1]]), "y": torch.arange(3), which: texts}, file
+        )
+    assert f"{name}, {which}[1]: must be text that UTF-8 can hold (got 'b\\udc80', with" in refusal(file)
+
+
 @pytest.mark.parametrize("name", ["graph.npz", "graph.pt"])
 def test_edges_out_of_range_are_dropped_on_request(tmp_path, name):
     data = read_graph(

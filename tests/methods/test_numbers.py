@@ -103,6 +103,7 @@ def test_embeddings_that_are_no_numbers_are_refused():
         KNN().fit(outputs, data.y, data.train_mask)
 
 
+@pytest.mark.filterwarnings("ignore:the model gives the same logits without edges")  # of features that are 0
 @everyone
 @pytest.mark.parametrize("value", [0.1, 0.0, 1e-30, 3e38])
 def test_nodes_that_are_all_alike(name, value):
@@ -133,6 +134,7 @@ def odd_features(kind: int, x: torch.Tensor) -> torch.Tensor:
     return (x, x.sign(), x[:1].expand(len(x), -1).clone(), x * magnitudes, torch.zeros_like(x))[kind]
 
 
+@pytest.mark.filterwarnings("ignore:the model gives the same logits without edges")
 @everyone
 def test_any_small_graph_is_scored_or_refused_in_one_line(name):
     generator = torch.Generator().manual_seed(0)

@@ -43,7 +43,7 @@ def test_the_chart():
 def test_what_is_left_out_is_said_and_what_is_not_there_is_not():
     chart = ego_graph(NODES, EDGES, title="why", boundary=2.0, around=1434).to_dict()
     assert chart["title"]["subtitle"][1:] == [
-        "4 of the 1,434 nodes around it are drawn: the nearest that count most.",
+        "3 of the 1,433 nodes around it are drawn: the nearest that count most.",
         "None scores above 2, as one calibration node in twenty does.",
     ]
     colour = chart["layer"][2]["encoding"]["color"]["scale"]

@@ -242,12 +242,13 @@ class Calibration:
         """Nodes beyond all calibration nodes may still not be rare enough, since each is weighed among all nodes."""
         beyond, nodes = int(counts[p <= 1 / (int(self.counts().max()) + 1)].sum()), int(counts.sum())
         if beyond and not math.isfinite(limit) and not self._finer(p):
+            enough = int(self.counts().min()) >= TAIL_NODES
+            extend = ", extend the tail (tail='extrapolated', --p-values extrapolated)" if enough else ""
             estimate = "" if storey else ", or estimate how many nodes are ID (storey=True, --storey)"
             _warn(
                 f"{len(self.scores)} calibration nodes are too few to flag any of {nodes} nodes at fdr={level:g}, "
                 f"though {beyond} lie beyond all: at least {nodes_needed(level * beyond / nodes)} are needed for "
-                "those; or decide about fewer nodes (mask=, --nodes), extend the tail (tail='extrapolated', --p-values "
-                f"extrapolated){estimate}"
+                f"those; or decide about fewer nodes (mask=, --nodes){extend}{estimate}"
             )
 
 

@@ -7,12 +7,13 @@ import logging
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gnnsafe.datasets.cache import cache_folder, cached_graph
-from gnnsafe.errors import DataNotFoundError, InputError
+from gnnsafe.errors import DataNotFoundError, GnnsafeWarning, InputError
 from gnnsafe.graph import Data
 
 __all__ = ["Files", "data_root", "raw_download"]
@@ -52,7 +53,8 @@ class Files:
 
     `download(folder)` lays out `path` under a folder as a data root has it; `remedy` is what else there is to do.
     A download is compared with `counts`, the published numbers of nodes and of edges, before it is kept, and, where it
-    is known, with `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Where
+    is known, with `sha256`, that of the SHA-256 of each file, one after the other; their publishers say none. Of files
+    that are there already, another one is warned of. Where
     `counts` go on with the numbers of features and of classes, files that are there are compared with all four, too.
     """
 
@@ -96,6 +98,9 @@ class Files:
                     f"{' and its siblings' if len(self.files) > 1 else ''}, or allow the download"
                     + (f", or {self.remedy}." if self.remedy else ".")
                 ) from None
+        elif self.sha256 not in (None, self.digest(folder)):  # a mirror may have written them anew: that is no error
+            message = f"the files of {self.name} in {folder} are not the published ones, by their SHA-256"
+            warnings.warn(f"{message}: they may be damaged; download them again", GnnsafeWarning, stacklevel=2)
         data = cached_graph(self.name, [folder / name for name in self.files], lambda: self._read_checked(folder))
         if len(self.counts) == len(COUNTED):
             self._check_counts(data, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +82,10 @@ def load(
     detector.used_, detector.calibrated_by_ = saved.used, repr(detector.method)
     asked = detector.classifier if is_builtin(detector.method) and detector.node_type is None else None
     if asked is not None and asked.as_made:  # a user's forward may read of a graph what only they know of
+        arguments: Any = asked.model.arguments
+        columns = arguments["in_channels"]
+        if saved.num_features != columns:
+            raise SavedFileError(f"'num_features' must be the model's {columns} (got {saved.num_features})")
         _try(detector, next(asked.model.parameters()).new_zeros(2, saved.num_features))
     return detector
 

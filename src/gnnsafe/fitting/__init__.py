@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 
@@ -16,6 +17,7 @@ from gnnsafe.fitting.advice import advise
 from gnnsafe.fitting.backbones import AUTO, Trained, TrainingSetup, best
 from gnnsafe.fitting.classes import known_classes
 from gnnsafe.graph import Data, changed, check_feature_names, kept_names, moved
+from gnnsafe.held_out import MASKS
 from gnnsafe.methods import Method, own_method
 from gnnsafe.metrics import accuracy, balanced_accuracy, majority_rate
 from gnnsafe.prepared import admit
@@ -107,6 +109,7 @@ def fit_detector(
     place = chosen_device(device)
     data = admit(data).both_ways().data if undirected else data
     data = moved(known_classes(data, seed, by_time=by_time), place)
+    _require_apart(data)
     method = "gnnsafe" if method is None and exposure is not None else method
     scorer = own_method(method)
     backbone = _required("backbone", backbone, scorer.model, method) or "gcn"
@@ -151,6 +154,13 @@ def _require_nodes(data: Data, name: str, detector: Detector) -> None:
         name in data and bool(data[name].any()), name, f"hold nodes to fit or calibrate {detector.method!r} with",
         "none", "give such nodes, or choose another method",
     )  # fmt: skip
+
+
+def _require_apart(data: Data) -> None:
+    """No node is in two masks: calibration and its check would refuse it, after all the training."""
+    for one, other in combinations([name for name in MASKS if name in data], 2):
+        shared = int((data[one] & data[other]).sum())
+        require(shared == 0, other, f"share no node with {one}", f"{shared} in both", "give each node one part")
 
 
 def _scaled(data: Data, scaling: FeatureScaling | None) -> Data:

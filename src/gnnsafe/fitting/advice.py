@@ -112,7 +112,11 @@ def _heterophily(
     every = sorted([*tried, *rivals], key=lambda one: -one.accuracy)
     reached = ", ".join(f"{one.backbone} {one.accuracy:.1%}" for one in every)
     winner = best([*tried, *rivals])
-    remedy = f"use --backbone {winner.backbone}" if winner is not trained else f"{trained.backbone} suits it best"
+    remedy = f"{trained.backbone} suits it best"
+    if winner.accuracy > trained.accuracy:
+        remedy = f"use --backbone {winner.backbone}"
+    elif sum(one.accuracy == trained.accuracy for one in every) > 1:
+        remedy = f"none is better than {trained.backbone}"
     text = (
         f"neighbours are hardly more alike than by chance ({alike[0]:.0%} of edges join nodes of one class, "
         f"{alike[1]:.2f} beyond chance), so propagated scores may mislead: compare with --method energy; right on "

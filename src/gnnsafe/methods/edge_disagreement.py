@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from gnnsafe.errors import ModelWarning
 from gnnsafe.methods.base import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.scores import log_probabilities, saturated
@@ -20,6 +23,15 @@ class EdgeDisagreement(Method):
 
     base_reach = 0
     says = "prediction changed by its edges"
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Self:
+        """Nothing is learnt; a model that reads no edges, by which every score is 0, is said to be one."""
+        super().fit(outputs, y, mask)
+        source, target = outputs.graph.edge_index
+        if bool((source != target).any()) and torch.equal(outputs.logits, outputs.without_edges.logits):
+            message = "the model gives the same logits without edges: EdgeDisagreement is 0 for every node"
+            warnings.warn(f"{message}; choose another method, or a model that reads edges", ModelWarning, stacklevel=3)
+        return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """Σ_c p°_c (log p°_c − log p_c), p° of every node alone."""

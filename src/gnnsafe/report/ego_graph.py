@@ -145,7 +145,7 @@ def _subtitle(nodes: Nodes, boundary: float | None, around: int | None) -> list[
     else:
         lines.append("The larger a node, the more it counts in the score of the one with the black rim.")
     if around is not None and around > len(nodes):
-        lines.append(f"{len(nodes)} of the {around:,} nodes around it are drawn: the nearest that count most.")
+        lines.append(f"{len(nodes) - 1} of the {around - 1:,} nodes around it are drawn: the nearest that count most.")
     if boundary is not None:
         above = sum(node["score"] > boundary for node in nodes)
         who = "Orange nodes score" if above else "None scores"

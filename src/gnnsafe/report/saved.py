@@ -8,6 +8,7 @@ from typing import Any
 
 from gnnsafe.calibration import LEVELS, Calibration
 from gnnsafe.display import shown
+from gnnsafe.methods import Method
 
 __all__ = ["saved_figures", "saved_lines"]
 
@@ -22,16 +23,17 @@ def saved_figures(record: Mapping[str, Any]) -> dict[str, Any]:
         "method": repr(record["method"]),
         "model": model and {"name": model.name, "arguments": model.arguments},
         "scaling": scaling and str(scaling),
-        "calibration": calibration and _calibration(calibration),
+        "calibration": calibration and _calibration(calibration, record["method"]),
         **{name: record[name] for name in same},
     }
 
 
-def _calibration(calibration: Calibration) -> dict[str, Any]:
-    """Its nodes and, at each level of false alarms, the score above which nodes are flagged, infinite for none."""
+def _calibration(calibration: Calibration, method: Method) -> dict[str, Any]:
+    """Its nodes; at each level of false alarms, above what nodes are flagged, infinite for none; what is compared."""
     by_class = calibration.classes is not None
     thresholds = {} if by_class else {str(level): float(calibration.thresholds(level)) for level in LEVELS}
-    return {"nodes": len(calibration.scores), "by_class": by_class, "thresholds": thresholds}
+    compared = "score" if type(method).comparable is Method.comparable else "own evidence"
+    return {"nodes": len(calibration.scores), "by_class": by_class, "thresholds": thresholds, "compared": compared}
 
 
 def saved_lines(figures: Mapping[str, Any]) -> list[str]:
@@ -75,7 +77,8 @@ def _calibrated(calibration: Mapping[str, Any] | None) -> str:
         return f"{nodes}, class by class"
     limits = {float(level): limit for level, limit in calibration["thresholds"].items() if limit < math.inf}
     texts = [f"above {limit:.4g} at {level:.0%}" for level, limit in limits.items()]
-    return f"{nodes}; flagged {', '.join(texts) or 'nowhere'} of false alarms"
+    of = "" if calibration["compared"] == "score" else f", by {calibration['compared']}, which is not the score"
+    return f"{nodes}; flagged {', '.join(texts) or 'nowhere'} of false alarms{of}"
 
 
 def _noted(value: Any) -> Iterator[str]:

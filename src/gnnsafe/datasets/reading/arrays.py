@@ -103,6 +103,7 @@ def _ids(file: Path, ids: NDArray[Any]) -> list[Any]:
     if ids.dtype.kind == "f" and (missing := np.isnan(ids)).any():
         place = int(missing.argmax())
         raise refusal(file, "must be given (got nan)", "give every node an id", key=f"node_id[{place}]")
+    _check_text(file, "node_id", ids)
     _, first, back = np.unique(ids, return_index=True, return_inverse=True)
     repeated = first[back] != np.arange(len(ids))
     if repeated.any():
@@ -116,18 +117,30 @@ def _ids(file: Path, ids: NDArray[Any]) -> list[Any]:
     return list(ids.tolist())
 
 
+def _check_text(file: Path, name: str, values: NDArray[Any]) -> None:
+    """Text is such as a file can hold: numpy and pickles take half of a pair of surrogates for a letter."""
+    for place, value in enumerate(values.tolist() if values.dtype.kind == "U" else ()):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            problem = f"must be text that UTF-8 can hold (got {shown(value)}, with a lone surrogate)"
+            raise refusal(file, problem, "correct it", key=f"{name}[{place}]") from None
+
+
 def _class_names(file: Path, names: NDArray[Any] | None, classes: int) -> list[str] | None:
     if names is None:
         return None
     if names.ndim != 1 or names.dtype.kind != "U" or len(names) < classes:
         problem = f"must hold a name for each of the {classes} classes of y (got {_kind(names)})"
         raise refusal(file, problem, "write a list of text", key="class_names")
+    _check_text(file, "class_names", names)
     return list(names.tolist())
 
 
 def _labels(file: Path, y: NDArray[Any]) -> tuple[NDArray[np.int64], list[str] | None]:
     """Class numbers, −1 where there is none, and the classes' names, sorted, if the labels are text."""
     if y.dtype.kind == "U":
+        _check_text(file, "y", y)
         names, number = np.unique(y, return_inverse=True)
         nameless = int(names[0] == "")  # sorted before all names
         return number.astype(np.int64) - nameless, names[nameless:].tolist()
