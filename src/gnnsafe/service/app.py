@@ -71,7 +71,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
     async def health() -> Response:
         return as_json({"alive": True})
 
-    @app.get("/readyz", tags=["Health"], summary="Whether it can answer, and what is wrong", responses=documented())
+    @app.get("/readyz", tags=["Health"], summary="Whether all is well, and what is not", responses=documented())
     async def ready() -> Response:
         wrong = service.problems()
         return as_json({"ready": not wrong, "problems": wrong}, 503 if wrong else 200)
