@@ -12,6 +12,8 @@ import torch
 from pyarrow import csv, feather, parquet
 from tests.service.conftest import NASTY
 
+from gnnsafe.monitoring import History
+
 
 def as_json(graph, **more):
     return {"x": graph.x.tolist(), "edge_index": graph.edge_index.tolist(), **more}
@@ -218,3 +220,10 @@ def test_names_are_escaped_on_pages_and_never_act(client):
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "&lt;script&gt;" in client.get("/nodes?search=script").text
     assert torch.is_tensor(torch.ones(1))
+
+
+def test_the_upload_says_what_is_kept_of_it(made, tmp_path):
+    assert "Nothing of them is kept" in made().get("/upload").text
+    watched = made(history=History.open(tmp_path / "history.db")).get("/upload").text
+    assert "counted by the alarm" in watched
+    assert "ids of the nodes in the middle of regions" in watched

@@ -46,6 +46,7 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
     """The routes of the page."""
     router, templates = APIRouter(include_in_schema=False), environment()
     kept_map = None if service.kept is None else MapOf(service.kept)
+    entered = None if service.watch is None else service.models.first  # the model whose uploads go into the history
 
     def rendered(template: str, status: int = 200, **values: Any) -> Response:
         text = templates.get_template(template).render(kept=service.kept is not None, login=keys.needed, **values)
@@ -102,7 +103,8 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
 
     @router.get("/upload")
     async def form() -> Response:
-        return rendered("upload.html", here="/upload", models=[model.name for model in service.models], found=None)
+        names = [model.name for model in service.models]
+        return rendered("upload.html", here="/upload", models=names, entered=entered, found=None)
 
     @router.post("/upload")
     async def upload(request: Request, model: str | None = None) -> Response:
@@ -115,7 +117,7 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
             decisions = service.decide(found, data, name="upload", false_alarm=service.false_alarm)
             names = [one.name for one in service.models]
             told = uploaded(decisions, found.detector, found.name, service.false_alarm)
-            return rendered("upload.html", here="/upload", models=names, found=told)
+            return rendered("upload.html", here="/upload", models=names, entered=entered, found=told)
 
         return await service.pool.run(work)
 
