@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -227,3 +228,21 @@ def test_the_upload_says_what_is_kept_of_it(made, tmp_path):
     watched = made(history=History.open(tmp_path / "history.db")).get("/upload").text
     assert "counted by the alarm" in watched
     assert "ids of the nodes in the middle of regions" in watched
+
+
+def test_who_counts_is_listed_with_the_node_itself_and_what_is_left_out(client):
+    """The page's shares add up to the score, and a node that its text names is in the table."""
+    client.post("/v1/graph/changes", json={"edges": [[f"n{number}", "n17"] for number in range(50, 90)]})
+    why = client.get("/v1/nodes/n17/explanation").json()
+    page = client.get("/nodes/n17").text
+    table = page.partition("Who counts in the score")[2].partition("</table>")[0]
+    assert len(why["shares"]) > 20
+    assert f"20 of {len(why['shares'])} nodes" in table
+    assert '<th scope="row">itself</th>' in table
+    assert f"{len(why['shares']) - 20} others together" in table
+    told = page.partition("<pre>")[2].partition("</pre>")[0]
+    named = set(re.findall(r"\bn\d+\b", told)) - {"n17"}
+    assert named
+    assert all(f'href="/nodes/{name}"' in table for name in named)
+    numbers = re.findall(r'class="number">([-\d.e]+)</td></tr>', table)
+    assert sum(map(float, numbers)) == pytest.approx(why["score"], rel=0.01)

@@ -13,6 +13,8 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 
 from gnnsafe.display import shown
 from gnnsafe.evolving import Query
+from gnnsafe.explanation import Explanation, Share
+from gnnsafe.explanation.result import NAMED
 from gnnsafe.service.api import node_row
 from gnnsafe.service.glance import overview, uploaded
 from gnnsafe.service.guard import COOKIE, Keys
@@ -90,11 +92,11 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
             why = kept.explain(id)
             if why is None:
                 raise RefusedError(404, "the node has gone")
-            others = [share for share in why.shares if share.node != why.node][:NEIGHBOURS]
+            shares, left_out = _counted(why)
             drawn = {one["node"]: one for one in why.ego[0]}
             near = [one for one in drawn.values() if one["node"] != why.node][:NEIGHBOURS]
             return rendered(
-                "node.html", here="/nodes", row=row, why=why, shares=others, near=near,
+                "node.html", here="/nodes", row=row, why=why, shares=shares, left_out=left_out, near=near,
                 name=lambda number: why.node_ids.get(number, number), text=str(why), alt=_alt(why),
                 named=lambda label: label if why.class_names is None else why.class_names[label],
             )  # fmt: skip
@@ -157,7 +159,16 @@ def _short(value: Any) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
 
 
-def _alt(why: Any) -> str:
+def _counted(why: Explanation) -> tuple[list[Share], list[Share]]:
+    """Who is listed as counting in a score: itself, those that its text names, and the heaviest; and who is not."""
+    others = [share for share in why.shares if share.node != why.node]
+    pulling = sorted(others, key=lambda share: share.weight * (share.score - why.score))
+    wanted = {why.node: None} | {share.node: None for share in (*pulling[:NAMED], *pulling[-NAMED:], *why.shares)}
+    listed = set(list(wanted)[:NEIGHBOURS])
+    return [one for one in why.shares if one.node in listed], [one for one in why.shares if one.node not in listed]
+
+
+def _alt(why: Explanation) -> str:
     """What the picture of a node's surroundings shows, in words."""
     nodes, _ = why.ego
     high = sorted((one for one in nodes if one["node"] != why.node), key=lambda one: -one["score"])[:3]
