@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -246,3 +247,18 @@ def test_who_counts_is_listed_with_the_node_itself_and_what_is_left_out(client):
     assert all(f'href="/nodes/{name}"' in table for name in named)
     numbers = re.findall(r'class="number">([-\d.e]+)</td></tr>', table)
     assert sum(map(float, numbers)) == pytest.approx(why["score"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kept"),
+    [("/nodes/nope", 404, True), ("/zzz", 404, True), ("/nodes?sort=bad", 400, True), ("/nodes", 404, False)],
+)
+def test_a_person_gets_an_error_as_a_page_and_a_program_as_json(made, path, status, kept):
+    client = made(kept=kept)
+    page = client.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    sentence = client.get(path).json()["error"]
+    assert page.status_code == client.get(path).status_code == status
+    assert page.headers["content-type"].startswith("text/html")
+    assert '<nav aria-label="Pages">' in page.text
+    assert sentence in html.unescape(page.text)
+    assert "error" in client.get("/v1/nodes/nope", headers={"Accept": "text/html"}).json()

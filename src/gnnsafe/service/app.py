@@ -16,7 +16,7 @@ from gnnsafe.service.guard import Guard, Keys
 from gnnsafe.service.inference import inference_router
 from gnnsafe.service.limits import VERSION
 from gnnsafe.service.metrics import CONTENT_TYPE
-from gnnsafe.service.page import page_router
+from gnnsafe.service.page import page_router, renderer
 from gnnsafe.service.refusal import add_handlers, as_json, documented
 from gnnsafe.service.state import Service
 
@@ -57,11 +57,12 @@ def create_app(service: Service, *, token: str | None = None, hosts: tuple[str, 
         summary="Which nodes of a graph lie outside what its classifier was trained on",
     )  # fmt: skip
     keys = Keys(token)
-    add_handlers(app, log)
+    rendered = renderer(service, keys)
+    add_handlers(app, log, lambda status, **told: rendered("error.html", status, here="", **told))
     app.add_middleware(Guard, keys=keys, hosts=hosts, metrics=service.metrics)
     app.include_router(inference_router(service))
     app.include_router(graph_router(service))
-    app.include_router(page_router(service, app, keys))
+    app.include_router(page_router(service, app, keys, rendered))
     _add_health(app, service)
     return app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote, urlencode
@@ -24,7 +25,7 @@ from gnnsafe.service.sampling import MapOf
 from gnnsafe.service.state import Service
 from gnnsafe.service.uploads import graph_of_tables, received
 
-__all__ = ["page_router"]
+__all__ = ["page_router", "renderer"]
 
 FORM = "application/x-www-form-urlencoded"
 STATIC = Path(__file__).parent / "static"
@@ -44,15 +45,22 @@ def environment() -> Environment:
     return made
 
 
-def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
-    """The routes of the page."""
-    router, templates = APIRouter(include_in_schema=False), environment()
-    kept_map = None if service.kept is None else MapOf(service.kept)
-    entered = None if service.watch is None else service.models.first  # the model whose uploads go into the history
+def renderer(service: Service, keys: Keys) -> Callable[..., Response]:
+    """What fills a template with values, for an answer of a status."""
+    templates = environment()
 
     def rendered(template: str, status: int = 200, **values: Any) -> Response:
         text = templates.get_template(template).render(kept=service.kept is not None, login=keys.needed, **values)
         return Response(text.encode("utf-8", "backslashreplace"), status, media_type="text/html; charset=utf-8")
+
+    return rendered
+
+
+def page_router(service: Service, app: FastAPI, keys: Keys, rendered: Callable[..., Response]) -> APIRouter:
+    """The routes of the page."""
+    router = APIRouter(include_in_schema=False)
+    kept_map = None if service.kept is None else MapOf(service.kept)
+    entered = None if service.watch is None else service.models.first  # the model whose uploads go into the history
 
     @router.get("/")
     async def index() -> Response:
