@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 import time
 
@@ -155,6 +156,18 @@ def test_a_model_is_read_again_from_its_own_folder_alone(made, folders):
     version = client.get("/v1/models").json()[0]["version"]
     assert client.post("/v1/models/blocks/reload").json() == {"name": "blocks", "version": version}
     assert client.post("/v1/models/..%2f..%2fetc/reload").status_code == 404
+
+
+def test_a_model_that_cannot_be_read_again_is_told_in_the_log_alone(made, folders, tmp_path, caplog):
+    client = made(kept=False)
+    folder = shutil.copytree(folders[0], tmp_path / "detector")
+    client.service.swap(ServedModel.loaded("blocks", folder))
+    shutil.rmtree(folder)
+    answer = client.post("/v1/models/blocks/reload")
+    assert answer.status_code == 503
+    assert answer.json() == {"error": "'blocks' was not reloaded and is served as before; the log says why"}
+    (told,) = [record for record in caplog.records if record.getMessage() == "not reloaded"]
+    assert str(folder) in told.reason
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -10,14 +10,15 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from gnnsafe.display import shown
-from gnnsafe.errors import GnnsafeError, InputError
+from gnnsafe.errors import InputError
+from gnnsafe.service.refusal import RefusedError
 from gnnsafe.service.state import Service
 
 __all__ = ["JsonLines", "run"]
@@ -89,10 +90,8 @@ def run(app: FastAPI, service: Service, *, host: str, port: int, level: int = lo
 
 def _reload(service: Service) -> None:
     for model in service.models:
-        try:
+        with suppress(RefusedError):  # the log has it, and the others are read all the same
             service.reload(model.name)
-        except (GnnsafeError, OSError) as error:
-            log.error("not reloaded", extra={"model": model.name, "reason": str(error)})
 
 
 def _listening(host: str, port: int) -> socket.socket:
