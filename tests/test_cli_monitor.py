@@ -52,6 +52,7 @@ def test_calm_then_alarm_by_exit_code_json_and_log(folder, tmp_path, capsys):
     assert run(folder, graph="monday", history=history) == 0
     out, log = capsys.readouterr()
     assert out.startswith("calm: the martingale is at ")
+    assert "not to be relied on" not in out
     (line,) = log.splitlines()
     assert json.loads(line)["event"] == "gnnsafe.monitor"
     assert json.loads(line)["status"] == "calm"
@@ -61,7 +62,9 @@ def test_calm_then_alarm_by_exit_code_json_and_log(folder, tmp_path, capsys):
     assert (calm["status"], calm["since"], calm["entries"], calm["threshold"]) == ("calm", None, 2, 100)
     assert 0 < calm["entry"]["accuracy"]["value"] <= 1
     assert run(folder, graph="odd", history=history) == 3
-    assert capsys.readouterr().out.startswith("ALARM since ")
+    told = capsys.readouterr().out
+    assert told.startswith("ALARM since ")
+    assert "%, not to be relied on after an alarm" in told
     assert run(folder, "--json", history=history) == 3  # judged again without another graph
     alarm = json.loads(capsys.readouterr().out)
     assert (alarm["status"], alarm["entries"], alarm["number"]) == ("alarm", 3, 3)
@@ -79,6 +82,7 @@ def test_the_report_needs_no_network_and_escapes_names(folder, tmp_path, capsys)
     assert "<b>odd" not in text
     assert "&lt;b&gt;odd" in text
     assert "Drift report: Alarm since " in text
+    assert "After an alarm the estimated accuracy is not to be relied on" in text
     assert text.count('vegaEmbed("#') == text.count("<figure") == 4
     own = text.split("</script>", 1)[1]  # except for the library
     assert "http://" not in own.replace("http://www.w3.org", "")
