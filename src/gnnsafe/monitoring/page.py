@@ -31,7 +31,7 @@ def drift_document(found: Judgement) -> Document:
     state = "Calm" if since is None else f"Alarm since {since.entry.time}"
     lead = [
         *found.lines(),
-        f"{len(found.entries)} entries from {found.entries[0].entry.time} to {last.entry.time}; detector "
+        f"{len(found.entries)} {'entry' if len(found.entries) == 1 else 'entries'} from {found.entries[0].entry.time} to {last.entry.time}; detector "
         f"{last.entry.detector[:12]}; α = {found.alpha:g}.",
     ]
     sections = [
