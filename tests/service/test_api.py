@@ -262,3 +262,15 @@ def test_a_person_gets_an_error_as_a_page_and_a_program_as_json(made, path, stat
     assert '<nav aria-label="Pages">' in page.text
     assert sentence in html.unescape(page.text)
     assert "error" in client.get("/v1/nodes/nope", headers={"Accept": "text/html"}).json()
+
+
+def test_a_table_is_named_as_the_form_names_it(client):
+    """Whatever the file is called: what is neither Parquet nor Arrow is read as CSV."""
+    files = {"nodes": ("nodes.pkl", b"id,f0\n1,many\n"), "edges": ("edges.pkl", b"source,target\n")}
+    assert client.post("/v1/score", files=files).json()["error"].startswith("nodes (read as CSV)")
+
+
+def test_one_node_is_no_nodes_and_one_that_is_not_flagged_is_not_called_kept(client):
+    page = client.get("/nodes?search=n117").text
+    assert "1 node, page 1 of 1" in page
+    assert ">kept<" not in page

@@ -181,4 +181,5 @@ def _alt(why: Explanation) -> str:
     nodes, _ = why.ego
     high = sorted((one for one in nodes if one["node"] != why.node), key=lambda one: -one["score"])[:3]
     around = ", ".join(f"{why.node_ids.get(one['node'], one['node'])} ({one['score']:.3g})" for one in high)
-    return f"The node and {len(nodes) - 1} nodes around it, coloured by score. The highest: {around or 'none'}."
+    count = f"{len(nodes) - 1} node{'s' * (len(nodes) != 2)}"
+    return f"The node and {count} around it, coloured by score. The highest: {around or 'none'}."

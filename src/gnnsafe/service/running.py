@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -111,6 +112,11 @@ def _listening(host: str, port: int) -> socket.socket:
     return opened
 
 
+def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """A warning of a library as an event; where in the code it was raised does not matter to who reads the log."""
+    log.warning("warning", extra={"kind": category.__name__, "reason": str(message)})
+
+
 def _log_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
@@ -118,6 +124,6 @@ def _log_to_stderr(level: int) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("gnnsafe").handlers[:] = []  # a command's own lines
-    logging.captureWarnings(capture=True)
+    warnings.showwarning = _warned
     log.setLevel(level)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
