@@ -244,10 +244,11 @@ def _entry(
 def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """The nodes that may be counted, and a hash of each.
 
-    A node is known again by its features, and as the k-th that has them: of nodes that are alike as many count as have
-    come. Those used to train, validate or calibrate come first among them, so that a twin has one place whether the graph
-    is the training graph or only holds its nodes. Where most nodes share theirs with another, as where all have the same, features tell nothing, and the node's
-    number is hashed with the graph instead: then only a graph that comes again as a whole is known.
+    A node is known again by its features, and as the k-th that has them: of nodes that are alike as many count as
+    have come. Those used to train, validate or calibrate come first among them, so that a twin has one place whether
+    the graph is the training graph or only holds its nodes. Where most nodes share theirs with another, as where all
+    have the same, features tell nothing, and the node's number is hashed with the graph instead: then only a graph
+    that comes again as a whole is known.
     """
     nodes = int(data.x.shape[0])
     rows = row_digests(data.x).numpy()

@@ -27,12 +27,12 @@ READING = "For reading only: looked at daily, none of these has an error rate. T
 
 def drift_document(found: Judgement) -> Document:
     """What `gnnsafe monitor --report` writes."""
-    since, last = found.since, found.last
+    since, last, count = found.since, found.last, len(found.entries)
     state = "Calm" if since is None else f"Alarm since {since.entry.time}"
     lead = [
         *found.lines(),
-        f"{len(found.entries)} {'entry' if len(found.entries) == 1 else 'entries'} from {found.entries[0].entry.time} to {last.entry.time}; detector "
-        f"{last.entry.detector[:12]}; α = {found.alpha:g}.",
+        f"{count} {'entry' if count == 1 else 'entries'} from {found.entries[0].entry.time} to {last.entry.time}; "
+        f"detector {last.entry.detector[:12]}; α = {found.alpha:g}.",
     ]
     sections = [
         Section("The alarm", [MARTINGALE], chart=specification(_martingale(found)), name="martingale"),
