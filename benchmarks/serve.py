@@ -331,7 +331,7 @@ def _save(name: str, lines: list[str]) -> None:
     text = [
         "# The service under load", "",
         f"Made by `python -m benchmarks.serve` on {machine}; clients and service share the cores, over loopback, each "
-        "change is on the disk before its answer.",
+        "change is on the disk before its answer. Malformed bodies and kills: [serve_faults.md](serve_faults.md).",
     ]  # fmt: skip
     for part in PARTS:
         text += ["", f"## {TITLES[part]}", "", *known.get(part, ["Not measured."])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ from gnnsafe.models import GCN
 from gnnsafe.monitoring import webhook
 
 ROOT = Path(__file__).parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def test_calm_then_alarm_by_exit_code_json_and_log(folder, tmp_path, capsys):
     assert run(folder, graph="monday", history=history) == 0
     out, log = capsys.readouterr()
     assert out.startswith("calm: the martingale is at ")
+    assert "not to be relied on" not in out
     (line,) = log.splitlines()
     assert json.loads(line)["event"] == "gnnsafe.monitor"
     assert json.loads(line)["status"] == "calm"
@@ -66,6 +69,7 @@ def test_calm_then_alarm_by_exit_code_json_and_log(folder, tmp_path, capsys):
     assert alarm["since"]["name"].endswith("odd.pt")
     assert alarm["changed"]["features"]
     assert run(folder, graph="monday", history=history) == 3  # it stays raised
+    assert "%, not to be relied on after an alarm" in capsys.readouterr().out
 
 
 def test_the_report_needs_no_network_and_escapes_names(folder, tmp_path, capsys):
@@ -77,11 +81,26 @@ def test_the_report_needs_no_network_and_escapes_names(folder, tmp_path, capsys)
     assert "<b>odd" not in text
     assert "&lt;b&gt;odd" in text
     assert "Drift report: Alarm since " in text
+    assert "After an alarm the estimated accuracy is not to be relied on" in text
     assert text.count('vegaEmbed("#') == text.count("<figure") == 4
     own = text.split("</script>", 1)[1]  # except for the library
     assert "http://" not in own.replace("http://www.w3.org", "")
     assert "src=" not in own
     assert f"Report: {page}" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: the page was not tried in a browser")
+def test_on_a_phone_the_report_does_not_scroll_sideways(folder, tmp_path):
+    sync_api = pytest.importorskip("playwright.sync_api")
+    page = tmp_path / "drift.html"
+    assert run(folder, "--report", str(page), graph="monday", history=tmp_path / "history.db") == 0
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = browser.new_page(viewport={"width": 375, "height": 740})
+        opened.goto(page.as_uri())
+        opened.locator("figure svg").nth(3).wait_for()
+        assert opened.evaluate("document.documentElement.scrollWidth") <= 375
+        browser.close()
 
 
 @pytest.mark.parametrize(

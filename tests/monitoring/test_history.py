@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 import gnnsafe
 from gnnsafe.errors import HistoryError, InputError
@@ -121,6 +122,20 @@ def test_nodes_that_are_alike_count_as_often_as_they_come(detector, graphs, tmp_
         assert history.append(observe(detector, graph)).counted == 0
         graph.x[3] = graph.x[9]  # a fifth
         assert history.append(observe(detector, graph)).counted == 1
+
+
+def test_a_twin_of_a_training_node_counts_once_wherever_it_comes(known_graph, tmp_path):
+    """In the training graph the masks tell twins apart, in one that has grown only their order does."""
+    twins = known_graph.clone()
+    used = twins.train_mask | twins.val_mask
+    pairs = list(zip((~used).nonzero().flatten().tolist(), used.nonzero().flatten().tolist(), strict=False))
+    for free, taught in [pair for pair in pairs if pair[0] < pair[1]][:20]:  # in their order the wrong one is first
+        twins.x[free] = twins.x[taught]
+    detector = gnnsafe.Detector(GCN(8, 8, 3), "energy").fit(twins).calibrate(twins)
+    grown = Data(x=torch.cat([twins.x, torch.rand(3, 8)]), edge_index=twins.edge_index)
+    with History.open(tmp_path / "history.db") as history:
+        assert history.append(observe(detector, twins)).counted == int((~used).sum())
+        assert history.append(observe(detector, grown)).counted == 3
 
 
 def test_nodes_that_share_their_features_are_known_by_their_graph(known_graph, tmp_path):

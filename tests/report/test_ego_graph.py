@@ -35,7 +35,7 @@ def test_the_chart():
     assert len(arrows) == 2
     assert [row["node"] for row in circles] == [9, 4, 5, 6]
     assert chart["layer"][2]["encoding"]["color"]["scale"]["domain"] == [-3.0, -2.0, 1.0]
-    assert chart["title"]["text"] == "why"
+    assert chart["title"]["text"] == ["why"]
     without = ego_graph(NODES, EDGES, title="why").to_dict()
     assert without["layer"][2]["encoding"]["color"]["scale"]["domain"] == [-3.0, -1.0, 1.0]
 
@@ -67,3 +67,17 @@ def test_names_lie_beside_the_discs():
         for disc in rows:
             apart = scale * math.hypot(name["label_x"] - disc["x"], name["label_y"] - disc["y"])
             assert apart > math.sqrt(disc["area"] / math.pi)
+
+
+def test_a_long_title_is_broken_and_the_legend_lies_above_the_names():
+    ring = [{"node": 10 + k, "hop": 1, "score": float(k), "weight": 0.01, "name": f"paper-{k}"} for k in range(30)]
+    title = "Node paper-1000000 scores -3.214, above 99.9% of 1500 calibration nodes (p = 0.0012)"
+    chart = ego_graph([NODES[0], *ring], [(10 + k, 9) for k in range(30)], title=title).to_dict()
+    assert max(map(len, chart["title"]["text"])) <= 56
+    assert " ".join(chart["title"]["text"]) == title
+    few, many = (
+        one["layer"][2]["encoding"]["color"]["legend"]["offset"]
+        for one in (ego_graph(NODES, EDGES, title="why").to_dict(), chart)
+    )
+    assert few == 18
+    assert many > 18 + 40

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,8 @@ import pytest
 import torch
 from pyarrow import csv, feather, parquet
 from tests.service.conftest import NASTY
+
+from gnnsafe.monitoring import History
 
 
 def as_json(graph, **more):
@@ -218,3 +222,55 @@ def test_names_are_escaped_on_pages_and_never_act(client):
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert "&lt;script&gt;" in client.get("/nodes?search=script").text
     assert torch.is_tensor(torch.ones(1))
+
+
+def test_the_upload_says_what_is_kept_of_it(made, tmp_path):
+    assert "Nothing of them is kept" in made().get("/upload").text
+    watched = made(history=History.open(tmp_path / "history.db")).get("/upload").text
+    assert "counted by the alarm" in watched
+    assert "ids of the nodes in the middle of regions" in watched
+
+
+def test_who_counts_is_listed_with_the_node_itself_and_what_is_left_out(client):
+    """The page's shares add up to the score, and a node that its text names is in the table."""
+    client.post("/v1/graph/changes", json={"edges": [[f"n{number}", "n17"] for number in range(50, 90)]})
+    why = client.get("/v1/nodes/n17/explanation").json()
+    page = client.get("/nodes/n17").text
+    table = page.partition("Who counts in the score")[2].partition("</table>")[0]
+    assert len(why["shares"]) > 20
+    assert f"20 of {len(why['shares'])} nodes" in table
+    assert '<th scope="row">itself</th>' in table
+    assert f"{len(why['shares']) - 20} others together" in table
+    told = page.partition("<pre>")[2].partition("</pre>")[0]
+    named = set(re.findall(r"\bn\d+\b", told)) - {"n17"}
+    assert named
+    assert all(f'href="/nodes/{name}"' in table for name in named)
+    numbers = re.findall(r'class="number">([-\d.e]+)</td></tr>', table)
+    assert sum(map(float, numbers)) == pytest.approx(why["score"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kept"),
+    [("/nodes/nope", 404, True), ("/zzz", 404, True), ("/nodes?sort=bad", 400, True), ("/nodes", 404, False)],
+)
+def test_a_person_gets_an_error_as_a_page_and_a_program_as_json(made, path, status, kept):
+    client = made(kept=kept)
+    page = client.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    sentence = client.get(path).json()["error"]
+    assert page.status_code == client.get(path).status_code == status
+    assert page.headers["content-type"].startswith("text/html")
+    assert '<nav aria-label="Pages">' in page.text
+    assert sentence in html.unescape(page.text)
+    assert "error" in client.get("/v1/nodes/nope", headers={"Accept": "text/html"}).json()
+
+
+def test_a_table_is_named_as_the_form_names_it(client):
+    """Whatever the file is called: what is neither Parquet nor Arrow is read as CSV."""
+    files = {"nodes": ("nodes.pkl", b"id,f0\n1,many\n"), "edges": ("edges.pkl", b"source,target\n")}
+    assert client.post("/v1/score", files=files).json()["error"].startswith("nodes (read as CSV)")
+
+
+def test_one_node_is_no_nodes_and_one_that_is_not_flagged_is_not_called_kept(client):
+    page = client.get("/nodes?search=n117").text
+    assert "1 node, page 1 of 1" in page
+    assert ">kept<" not in page

@@ -147,7 +147,7 @@ def test_what_is_wrong_with_an_upload_is_said(opened_page, tmp_path):
     page.get_by_label("Edges").set_input_files(tmp_path / "nodes.csv")
     page.get_by_role("button", name="Score").click()
     page.get_by_role("alert").wait_for()
-    assert page.get_by_role("alert").inner_text().startswith("nodes.csv: has no feature column")
+    assert page.get_by_role("alert").inner_text().startswith("nodes (read as CSV): has no feature column")
     page.close()
 
 

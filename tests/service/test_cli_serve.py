@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
+import warnings
 
 import pytest
 
@@ -80,3 +82,13 @@ def test_the_log_says_at_the_start_what_a_change_costs(detector, graph, caplog, 
     assert "reads 4 hops, so that each change scores the whole graph" in caplog.records[-1].reason
     assert "--method gnnsafe" in caplog.records[-1].remedy
     service.close()
+
+
+def test_a_librarys_warning_is_an_event_with_a_reason(caplog):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = running._warned
+        warnings.warn("many nodes are flagged", UserWarning, stacklevel=1)
+    (record,) = caplog.records
+    told = json.loads(running.JsonLines().format(record))
+    assert (told["event"], told["kind"], told["reason"]) == ("warning", "UserWarning", "many nodes are flagged")

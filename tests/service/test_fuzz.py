@@ -41,6 +41,12 @@ def test_every_operation_answers_as_its_document_says(schema):
     assert {"/v1/score", "/v1/graph/changes", "/v1/nodes", "/v2/models/{name}/infer", "/metrics"} <= seen
 
 
+def test_the_document_has_no_answer_that_is_never_sent(client):
+    text = client.get("/openapi.json").text
+    assert '"422"' not in text
+    assert "ValidationError" not in text
+
+
 def test_malformed_bodies_are_refused_in_one_sentence(client):
     """A few of the ten thousand of benchmarks/serve_fuzz.py."""
     from benchmarks.serve_fuzz import malformed

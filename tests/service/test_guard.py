@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import threading
 import time
 
 import pytest
+from starlette.responses import Response
 
 from gnnsafe import Detector
+from gnnsafe.service.guard import Guard, Keys
+from gnnsafe.service.metrics import Metrics
 from gnnsafe.service.models import ServedModel
 
 TOKEN = "correct-horse-battery-staple"
@@ -151,3 +156,40 @@ def test_a_model_is_read_again_from_its_own_folder_alone(made, folders):
     version = client.get("/v1/models").json()[0]["version"]
     assert client.post("/v1/models/blocks/reload").json() == {"name": "blocks", "version": version}
     assert client.post("/v1/models/..%2f..%2fetc/reload").status_code == 404
+
+
+def test_a_model_that_cannot_be_read_again_is_told_in_the_log_alone(made, folders, tmp_path, caplog):
+    client = made(kept=False)
+    folder = shutil.copytree(folders[0], tmp_path / "detector")
+    client.service.swap(ServedModel.loaded("blocks", folder))
+    shutil.rmtree(folder)
+    answer = client.post("/v1/models/blocks/reload")
+    assert answer.status_code == 503
+    assert answer.json() == {"error": "'blocks' was not reloaded and is served as before; the log says why"}
+    (told,) = [record for record in caplog.records if record.getMessage() == "not reloaded"]
+    assert str(folder) in told.reason
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_client_that_is_gone_before_its_answer_is_told_in_the_log(caplog, gone):
+    async def app(scope, receive, send):
+        await receive()
+        await Response(b"late")(scope, receive, send)
+
+    async def receive():
+        if messages:
+            return messages.pop()
+        if not gone:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_):
+        pass
+
+    messages = [{"type": "http.request", "body": b"", "more_body": False}]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+    guard = Guard(app, keys=Keys(None), hosts=("localhost",), metrics=Metrics())
+    with caplog.at_level("INFO", "gnnsafe.service"):
+        asyncio.run(guard(scope, receive, send))
+    (record,) = caplog.records
+    assert getattr(record, "client", None) == ("gone before its answer" if gone else None)

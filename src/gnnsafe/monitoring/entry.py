@@ -244,22 +244,28 @@ def _entry(
 def _candidates(detector: Detector, data: Graph, mask: Tensor | None) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """The nodes that may be counted, and a hash of each.
 
-    A node is known again by its features, and as the k-th that has them: of nodes that are alike as many count as have
-    come. Where most nodes share theirs with another, as where all have the same, features tell nothing, and the node's
-    number is hashed with the graph instead: then only a graph that comes again as a whole is known.
+    A node is known again by its features, and as the k-th that has them: of nodes that are alike as many count as
+    have come. Those used to train, validate or calibrate come first among them, so that a twin has one place whether
+    the graph is the training graph or only holds its nodes. Where most nodes share theirs with another, as where all
+    have the same, features tell nothing, and the node's number is hashed with the graph instead: then only a graph
+    that comes again as a whole is known.
     """
     nodes = int(data.x.shape[0])
     rows = row_digests(data.x).numpy()
     free = np.ones(nodes, dtype=bool) if mask is None else check_mask("mask", mask, nodes).cpu().numpy().copy()
     telling = 2 * len(np.unique(rows)) > nodes
-    places = _places(rows)
+    used, elsewhere = np.zeros(nodes, dtype=bool), list[KnownNodes]()
     for known in _used(detector):
         if not telling or np.array_equal(known.nodes.numpy(), rows):
-            free &= ~known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool, device="cpu"))).numpy()
-        else:
-            found, counts = np.unique(known.nodes[known.mask].numpy(), return_counts=True)
-            where = np.searchsorted(found, rows).clip(max=max(len(found) - 1, 0))
-            free &= ~((found[where] == rows) & (places < counts[where])) if len(found) else True
+            used |= known.within(KnownNodes.of(data, torch.ones(nodes, dtype=torch.bool, device="cpu"))).numpy()
+        elif known.mask.any():
+            elsewhere.append(known)
+    places = _places(rows, used)
+    for known in elsewhere:
+        found, counts = np.unique(known.nodes[known.mask].numpy(), return_counts=True)
+        where = np.searchsorted(found, rows).clip(max=len(found) - 1)
+        used |= (found[where] == rows) & (places < counts[where])
+    free &= ~used
     if telling:
         keys = rows.astype(np.uint64) + places.astype(np.uint64) * STIR
     else:
@@ -286,13 +292,13 @@ def _used(detector: Detector) -> list[KnownNodes]:
     return found
 
 
-def _places(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many nodes with the same features come before each.
+def _places(rows: NDArray[np.int64], used: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many nodes with the same features come before each, the used ones first.
 
-    >>> _places(np.array([7, 5, 7, 7])).tolist()
-    [0, 0, 1, 2]
+    >>> _places(np.array([7, 5, 7, 7]), np.array([False, False, True, False])).tolist()
+    [1, 0, 0, 2]
     """
-    order = np.argsort(rows, kind="stable")
+    order = np.lexsort((~used, rows))
     ordered = rows[order]
     starts = np.searchsorted(ordered, ordered)
     places = np.empty(len(rows), dtype=np.int64)

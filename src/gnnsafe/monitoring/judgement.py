@@ -95,8 +95,10 @@ class Judgement:
         )
         counted = f"{entry.nodes:,} nodes, of which {last.counted:,} were new and counted ({last.total:,} so far)"
         share = f"{entry.flagged / entry.nodes:.1%} flagged, {low:.1%} to {high:.1%} expected"
+        doubt = "" if since is None else ", not to be relied on after an alarm"
         known = [] if entry.accuracy is None else [
             f"estimated accuracy of the nodes not flagged: {entry.accuracy.value:.1%} ± {2 * entry.accuracy.error:.1%}"
+            f"{doubt}"
         ]  # fmt: skip
         return [verdict, f"{entry.name or entry.graph}: {counted}; {share}", *known]
 

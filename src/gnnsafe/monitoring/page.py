@@ -21,17 +21,18 @@ MARTINGALE = (
     "ever, with a probability of at most α; the alarm stays raised once it did. Dotted: its highest so far. Values "
     "beyond 1 / α⁴ are drawn there."
 )
+DOUBT = "After an alarm the estimated accuracy is not to be relied on: it takes confidence to be worth what it was."
 READING = "For reading only: looked at daily, none of these has an error rate. The alarm above has."
 
 
 def drift_document(found: Judgement) -> Document:
     """What `gnnsafe monitor --report` writes."""
-    since, last = found.since, found.last
+    since, last, count = found.since, found.last, len(found.entries)
     state = "Calm" if since is None else f"Alarm since {since.entry.time}"
     lead = [
         *found.lines(),
-        f"{len(found.entries)} entries from {found.entries[0].entry.time} to {last.entry.time}; detector "
-        f"{last.entry.detector[:12]}; α = {found.alpha:g}.",
+        f"{count} {'entry' if count == 1 else 'entries'} from {found.entries[0].entry.time} to {last.entry.time}; "
+        f"detector {last.entry.detector[:12]}; α = {found.alpha:g}.",
     ]
     sections = [
         Section("The alarm", [MARTINGALE], chart=specification(_martingale(found)), name="martingale"),
@@ -42,7 +43,7 @@ def drift_document(found: Judgement) -> Document:
             chart=specification(_p_values(found)), name="p-values",
         ),
         *_changes(found),
-        Section("Entries", grids=[_entries(found)], notes=["The newest first."]),
+        Section("Entries", grids=[_entries(found)], notes=["The newest first.", *([] if since is None else [DOUBT])]),
     ]  # fmt: skip
     return Document(f"Drift report: {state}", lead, sections)
 

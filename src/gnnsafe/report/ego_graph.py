@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ __all__ = ["ego_graph", "places", "write_ego_graph"]
 ENDINGS = (".png", ".svg", ".html")
 LABELLED = 40  # with more nodes their names would hide the edges
 LETTERS = 10  # of a name, which lies between two rings
-SIZE, ALONE = 460, 60  # of the picture in pixels; without neighbours there is little to see
+LETTER = 6.5  # pixels, of a name
+TITLE = 56  # letters in a line: browsers' letters are wider than those that Vega measures
+LEGEND = 18  # pixels above the picture
+SIZE, ALONE = 460, 60  # of the picture in pixels; without neighbours it is as wide, for the title, and low
 EDGE = 1.08  # where the picture ends: the outermost ring has radius 1
 SMALLEST, LARGEST = 120, 900  # area of a disc in pixels
 GREY = "#d9d9d9"
@@ -60,13 +64,15 @@ def ego_graph(
     faint = alt.value(max(0.15, min(1.0, 150 / max(len(edges), 1))))  # many edges would hide each other
     turned = {"angle": alt.Angle("angle:Q", scale=None), "size": alt.value(40), "color": alt.value("#8b949e")}
     rows = [_row(node, place, nodes, size) for node in nodes]
+    named = rows if len(rows) <= LABELLED else rows[:1]
+    beyond = max(0.0, *(row["top"] - EDGE for row in named)) * size / (2 * EDGE)
     circles = alt.Chart({"values": rows}).encode(
         **position,
-        color=_colour(alt, [node["score"] for node in nodes], boundary),
+        color=_colour(alt, [node["score"] for node in nodes], boundary, LEGEND + beyond),
         size=alt.Size("area:Q", scale=None),
         tooltip=["name:N", "hop:Q", alt.Tooltip("score:Q", format=".4f"), alt.Tooltip("weight:Q", format=".2%")],
     )
-    names = alt.Chart({"values": rows if len(rows) <= LABELLED else rows[:1]}).encode(
+    names = alt.Chart({"values": named}).encode(
         x=alt.X("label_x:Q", **shown),
         y=alt.Y("label_y:Q", **shown),
         text="label:N",
@@ -86,9 +92,10 @@ def ego_graph(
         names.mark_text(**words, color="#1b1f24"),
     ]  # fmt: skip
     about = alt.TitleParams(
-        title, subtitle=[*_subtitle(nodes, boundary, around), *filter(None, [note])], anchor="start"
-    )
-    return alt.layer(*layers).properties(width=size, height=size, title=about)
+        textwrap.wrap(title, TITLE), subtitle=[*_subtitle(nodes, boundary, around), *filter(None, [note])],
+        anchor="start",
+    )  # fmt: skip
+    return alt.layer(*layers).properties(width=SIZE, height=size, title=about, padding=12)
 
 
 def _row(node: Mapping[str, Any], place: Mapping[int, tuple[float, float]], nodes: Nodes, size: int) -> dict[str, Any]:
@@ -101,22 +108,24 @@ def _row(node: Mapping[str, Any], place: Mapping[int, tuple[float, float]], node
     angle = math.atan2(y, x) if (x, y) != (0.0, 0.0) else -math.pi / 2
     left = math.cos(angle) < -1e-9
     alone = (x, y) == (0.0, 0.0)
+    label = name if len(name) <= LETTERS or alone else f"{name[: LETTERS - 1]}…"
     return {
         **node,
         "name": name,
-        "label": name if len(name) <= LETTERS or alone else f"{name[: LETTERS - 1]}…",
+        "label": label,
         "x": x,
         "y": y,
         "area": area,
         "label_x": x + apart * math.cos(angle),
         "label_y": y + (apart + 8 * alone / size) * math.sin(angle),
         "turn": 0.0 if alone else -math.degrees(angle) + 180 * left,  # as Vega turns: clockwise
+        "top": y + (apart + LETTER * len(label) * 2 * EDGE / size) * math.sin(angle),  # where the name ends
         "align": "center" if alone else "right" if left else "left",
     }
 
 
-def _colour(alt: Any, scores: Sequence[float], boundary: float | None) -> Any:
-    """Blue below the boundary, grey at it, orange above; the scale ends where the scores do."""
+def _colour(alt: Any, scores: Sequence[float], boundary: float | None, offset: float) -> Any:
+    """Blue below the boundary, grey at it, orange above; the scale ends where the scores do, the legend is above."""
     low, high = min(scores), max(scores)
     middle = (low + high) / 2 if boundary is None else boundary
     furthest = max(abs(low - middle), abs(high - middle)) or 1.0
@@ -129,7 +138,8 @@ def _colour(alt: Any, scores: Sequence[float], boundary: float | None) -> Any:
         return alt.value(colour(low))
     stops = [low, *([middle] if low < middle < high else []), high]
     scale = alt.Scale(domain=stops, range=[colour(stop) for stop in stops])
-    return alt.Color("score:Q", title=["score", "(higher = more OOD)"], scale=scale)
+    legend = alt.Legend(offset=offset)  # above the names, too
+    return alt.Color("score:Q", title=["score", "(higher = more OOD)"], scale=scale, legend=legend)
 
 
 def _mixed(start: str, end: str, share: float) -> str:
@@ -143,7 +153,7 @@ def _subtitle(nodes: Nodes, boundary: float | None, around: int | None) -> list[
     if len(nodes) == 1:
         lines.append("No node points to it.")
     else:
-        lines.append("The larger a node, the more it counts in the score of the one with the black rim.")
+        lines.append("The larger a node, the more it counts in the score of the one in the middle.")
     if around is not None and around > len(nodes):
         lines.append(f"{len(nodes) - 1} of the {around - 1:,} nodes around it are drawn: the nearest that count most.")
     if boundary is not None:

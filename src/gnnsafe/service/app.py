@@ -16,7 +16,7 @@ from gnnsafe.service.guard import Guard, Keys
 from gnnsafe.service.inference import inference_router
 from gnnsafe.service.limits import VERSION
 from gnnsafe.service.metrics import CONTENT_TYPE
-from gnnsafe.service.page import page_router
+from gnnsafe.service.page import page_router, renderer
 from gnnsafe.service.refusal import add_handlers, as_json, documented
 from gnnsafe.service.state import Service
 
@@ -57,13 +57,25 @@ def create_app(service: Service, *, token: str | None = None, hosts: tuple[str, 
         summary="Which nodes of a graph lie outside what its classifier was trained on",
     )  # fmt: skip
     keys = Keys(token)
-    add_handlers(app, log)
+    rendered = renderer(service, keys)
+    add_handlers(app, log, lambda status, **told: rendered("error.html", status, here="", **told))
     app.add_middleware(Guard, keys=keys, hosts=hosts, metrics=service.metrics)
     app.include_router(inference_router(service))
     app.include_router(graph_router(service))
-    app.include_router(page_router(service, app, keys))
+    app.include_router(page_router(service, app, keys, rendered))
     _add_health(app, service)
+    _forget_unsent(app)
     return app
+
+
+def _forget_unsent(app: FastAPI) -> None:
+    """Without the 422 that FastAPI writes into its document: what breaks a rule is 400 here."""
+    document = app.openapi()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    for schema in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(schema, None)
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
@@ -71,7 +83,7 @@ def _add_health(app: FastAPI, service: Service) -> None:
     async def health() -> Response:
         return as_json({"alive": True})
 
-    @app.get("/readyz", tags=["Health"], summary="Whether it can answer, and what is wrong", responses=documented())
+    @app.get("/readyz", tags=["Health"], summary="Whether all is well, and what is not", responses=documented())
     async def ready() -> Response:
         wrong = service.problems()
         return as_json({"ready": not wrong, "problems": wrong}, 503 if wrong else 200)

@@ -167,10 +167,21 @@ def _axis(low: float, high: float, unit: str) -> list[Markup]:
     values = _ticks(low, high)
     heights = [_height(value, low, high) for value in values]
     texts = [
-        _tag("text", f"{value:.3g}{unit}", cls="tick", x=LEFT - 5, y=f"{y + 4:.1f}", text_anchor="end")
+        _tag("text", f"{_number(value)}{unit}", cls="tick", x=LEFT - 5, y=f"{y + 4:.1f}", text_anchor="end")
         for value, y in zip(values, heights, strict=True)
     ]
     return [*(_across("grid", y) for y in heights), *texts]
+
+
+def _number(value: float) -> str:
+    """A number at an axis, which has little room.
+
+    >>> [_number(value) for value in (0.25, 50, 1000, 100_000, 2_500_000)]
+    ['0.25', '50', '1,000', '100,000', '2.5M']
+    """
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
+    return f"{value:,.0f}" if value >= 1e3 else f"{value:.3g}"
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -73,11 +73,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, told = time.perf_counter(), {"status": UNANSWERED}
+        begun, told = time.perf_counter(), {"status": UNANSWERED, "gone": False}
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told["status"] = message["status"]
+                told["gone"] = await Request(scope, receive).is_disconnected()  # a server sends to nobody in silence
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -94,7 +95,7 @@ class Guard:
             sorry = refused(500, f"an error of the service, which its log has as {number}")
             await sorry(scope, receive, answer)
         finally:
-            self._tell(scope, int(told["status"]), time.perf_counter() - begun)
+            self._tell(scope, int(told["status"]), time.perf_counter() - begun, gone=bool(told["gone"]))
 
     def _refusal(self, path: str, headers: Headers) -> Any:
         host = headers.get("host", "")
@@ -112,14 +113,12 @@ class Guard:
             {"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _tell(self, scope: Scope, status: int, seconds: float, *, gone: bool) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
         self._metrics.request(method, route, status, seconds)
-        log.info(
-            "request",
-            extra={"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2)},
-        )
+        about = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 2)}
+        log.info("request", extra={**about, **({"client": "gone before its answer"} if gone else {})})
 
 
 def urlsplit_netloc(origin: str) -> str:

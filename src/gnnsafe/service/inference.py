@@ -62,10 +62,10 @@ def inference_router(service: Service) -> APIRouter:
     async def live() -> Response:
         return as_json({"live": True})
 
-    @router.get("/health/ready", summary="Whether it can answer", responses=documented())
+    @router.get("/health/ready", summary="Whether it can score", responses=documented())
     async def ready() -> Response:
-        wrong = service.problems()
-        return as_json({"ready": not wrong}, 503 if wrong else 200)
+        stopping = service.draining  # nothing else: a lost history must not turn away requests that would be answered
+        return as_json({"ready": not stopping}, 503 if stopping else 200)
 
     @router.get("/models/{name}", summary="A model's tensors", responses=documented())
     @router.get("/models/{name}/versions/{version}", include_in_schema=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote, urlencode
@@ -13,6 +14,8 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 
 from gnnsafe.display import shown
 from gnnsafe.evolving import Query
+from gnnsafe.explanation import Explanation, Share
+from gnnsafe.explanation.result import NAMED
 from gnnsafe.service.api import node_row
 from gnnsafe.service.glance import overview, uploaded
 from gnnsafe.service.guard import COOKIE, Keys
@@ -22,7 +25,7 @@ from gnnsafe.service.sampling import MapOf
 from gnnsafe.service.state import Service
 from gnnsafe.service.uploads import graph_of_tables, received
 
-__all__ = ["page_router"]
+__all__ = ["page_router", "renderer"]
 
 FORM = "application/x-www-form-urlencoded"
 STATIC = Path(__file__).parent / "static"
@@ -42,14 +45,22 @@ def environment() -> Environment:
     return made
 
 
-def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
-    """The routes of the page."""
-    router, templates = APIRouter(include_in_schema=False), environment()
-    kept_map = None if service.kept is None else MapOf(service.kept)
+def renderer(service: Service, keys: Keys) -> Callable[..., Response]:
+    """What fills a template with values, for an answer of a status."""
+    templates = environment()
 
     def rendered(template: str, status: int = 200, **values: Any) -> Response:
         text = templates.get_template(template).render(kept=service.kept is not None, login=keys.needed, **values)
         return Response(text.encode("utf-8", "backslashreplace"), status, media_type="text/html; charset=utf-8")
+
+    return rendered
+
+
+def page_router(service: Service, app: FastAPI, keys: Keys, rendered: Callable[..., Response]) -> APIRouter:
+    """The routes of the page."""
+    router = APIRouter(include_in_schema=False)
+    kept_map = None if service.kept is None else MapOf(service.kept)
+    entered = None if service.watch is None else service.models.first  # the model whose uploads go into the history
 
     @router.get("/")
     async def index() -> Response:
@@ -89,11 +100,11 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
             why = kept.explain(id)
             if why is None:
                 raise RefusedError(404, "the node has gone")
-            others = [share for share in why.shares if share.node != why.node][:NEIGHBOURS]
+            shares, left_out = _counted(why)
             drawn = {one["node"]: one for one in why.ego[0]}
             near = [one for one in drawn.values() if one["node"] != why.node][:NEIGHBOURS]
             return rendered(
-                "node.html", here="/nodes", row=row, why=why, shares=others, near=near,
+                "node.html", here="/nodes", row=row, why=why, shares=shares, left_out=left_out, near=near,
                 name=lambda number: why.node_ids.get(number, number), text=str(why), alt=_alt(why),
                 named=lambda label: label if why.class_names is None else why.class_names[label],
             )  # fmt: skip
@@ -102,7 +113,8 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
 
     @router.get("/upload")
     async def form() -> Response:
-        return rendered("upload.html", here="/upload", models=[model.name for model in service.models], found=None)
+        names = [model.name for model in service.models]
+        return rendered("upload.html", here="/upload", models=names, entered=entered, found=None)
 
     @router.post("/upload")
     async def upload(request: Request, model: str | None = None) -> Response:
@@ -115,7 +127,7 @@ def page_router(service: Service, app: FastAPI, keys: Keys) -> APIRouter:
             decisions = service.decide(found, data, name="upload", false_alarm=service.false_alarm)
             names = [one.name for one in service.models]
             told = uploaded(decisions, found.detector, found.name, service.false_alarm)
-            return rendered("upload.html", here="/upload", models=names, found=told)
+            return rendered("upload.html", here="/upload", models=names, entered=entered, found=told)
 
         return await service.pool.run(work)
 
@@ -155,9 +167,19 @@ def _short(value: Any) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
 
 
-def _alt(why: Any) -> str:
+def _counted(why: Explanation) -> tuple[list[Share], list[Share]]:
+    """Who is listed as counting in a score: itself, those that its text names, and the heaviest; and who is not."""
+    others = [share for share in why.shares if share.node != why.node]
+    pulling = sorted(others, key=lambda share: share.weight * (share.score - why.score))
+    wanted = {why.node: None} | {share.node: None for share in (*pulling[:NAMED], *pulling[-NAMED:], *why.shares)}
+    listed = set(list(wanted)[:NEIGHBOURS])
+    return [one for one in why.shares if one.node in listed], [one for one in why.shares if one.node not in listed]
+
+
+def _alt(why: Explanation) -> str:
     """What the picture of a node's surroundings shows, in words."""
     nodes, _ = why.ego
     high = sorted((one for one in nodes if one["node"] != why.node), key=lambda one: -one["score"])[:3]
     around = ", ".join(f"{why.node_ids.get(one['node'], one['node'])} ({one['score']:.3g})" for one in high)
-    return f"The node and {len(nodes) - 1} nodes around it, coloured by score. The highest: {around or 'none'}."
+    count = f"{len(nodes) - 1} node{'s' * (len(nodes) != 2)}"
+    return f"The node and {count} around it, coloured by score. The highest: {around or 'none'}."

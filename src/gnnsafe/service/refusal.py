@@ -1,9 +1,10 @@
-"""What a client is told when something is wrong: one sentence as {"error": …}, never a stack trace."""
+"""What a client is told when something is wrong: one sentence as {"error": …} or as a page, never a stack trace."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -19,6 +20,7 @@ from gnnsafe.errors import GnnsafeError, UnknownNameError
 __all__ = ["ErrorBody", "RefusedError", "add_handlers", "as_json", "documented", "refused"]
 
 LONGEST = 600  # letters of a sentence: what it quotes may be long
+PROGRAMS = ("/v1/", "/v2")  # paths that are asked by programs, whatever they accept
 WORDS = {
     400: "the request breaks a rule",
     401: "a token is needed",
@@ -64,35 +66,50 @@ def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = No
 
 def refused(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
     """The answer to a refused request."""
+    return as_json({"error": _cut(sentence)}, status, headers)
+
+
+def _cut(sentence: str) -> str:
     text = shown(sentence)
-    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-    return as_json({"error": text}, status, headers)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def add_handlers(app: FastAPI, log: logging.Logger) -> None:
-    """Every way in which a request can fail has its answer; for unforeseen errors, the guard has one."""
+def add_handlers(app: FastAPI, log: logging.Logger, page: Callable[..., Response]) -> None:
+    """Every way in which a request can fail has its answer; for unforeseen errors, the guard has one.
 
-    async def on_refusal(_: Request, error: Exception) -> Response:
+    A person's browser that asked for a page gets one, by `page`; all others get JSON.
+    """
+
+    def answer(request: Request, status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+        person = request.headers.get("accept", "").startswith("text/html")
+        if not person or request.url.path.startswith(PROGRAMS):
+            return refused(status, sentence, headers)
+        made = page(status, title=WORDS.get(status, "it cannot be shown"), sentence=_cut(sentence))
+        made.headers.update(headers or {})
+        return made
+
+    async def on_refusal(request: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)
-        return refused(error.status, error.sentence, error.headers)
+        return answer(request, error.status, error.sentence, error.headers)
 
-    async def on_input(_: Request, error: Exception) -> Response:
-        return refused(404 if isinstance(error, UnknownModelError) else 400, str(error))
+    async def on_input(request: Request, error: Exception) -> Response:
+        return answer(request, 404 if isinstance(error, UnknownModelError) else 400, str(error))
 
-    async def on_validation(_: Request, error: Exception) -> Response:
+    async def on_validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         place = first["loc"][-1] if first["loc"] else "request"
-        return refused(400, f"'{place}' must be given otherwise: {first['msg']} (got {str(first.get('input'))[:80]!r})")
+        got = f"{str(first.get('input'))[:80]!r}"
+        return answer(request, 400, f"'{place}' must be given otherwise: {first['msg']} (got {got})")
 
-    async def on_http(_: Request, error: Exception) -> Response:
+    async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return refused(error.status_code, str(error.detail), dict(error.headers or {}))
+        return answer(request, error.status_code, str(error.detail), dict(error.headers or {}))
 
-    async def on_disk(_: Request, error: Exception) -> Response:
+    async def on_disk(request: Request, error: Exception) -> Response:
         assert isinstance(error, OSError)
         log.error("disk", extra={"reason": f"{error.strerror}: {error.filename}"})
-        return refused(503, f"the service cannot write: {error.strerror}; nothing of the request was done")
+        return answer(request, 503, f"the service cannot write: {error.strerror}; nothing of the request was done")
 
     handlers = {
         RefusedError: on_refusal, GnnsafeError: on_input, OSError: on_disk, HTTPException: on_http,

@@ -9,15 +9,17 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from gnnsafe.display import shown
-from gnnsafe.errors import GnnsafeError, InputError
+from gnnsafe.errors import InputError
+from gnnsafe.service.refusal import RefusedError
 from gnnsafe.service.state import Service
 
 __all__ = ["JsonLines", "run"]
@@ -89,10 +91,8 @@ def run(app: FastAPI, service: Service, *, host: str, port: int, level: int = lo
 
 def _reload(service: Service) -> None:
     for model in service.models:
-        try:
+        with suppress(RefusedError):  # the log has it, and the others are read all the same
             service.reload(model.name)
-        except (GnnsafeError, OSError) as error:
-            log.error("not reloaded", extra={"model": model.name, "reason": str(error)})
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -112,6 +112,11 @@ def _listening(host: str, port: int) -> socket.socket:
     return opened
 
 
+def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """A warning of a library as an event; where in the code it was raised does not matter to who reads the log."""
+    log.warning("warning", extra={"kind": category.__name__, "reason": str(message)})
+
+
 def _log_to_stderr(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
@@ -119,6 +124,6 @@ def _log_to_stderr(level: int) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("gnnsafe").handlers[:] = []  # a command's own lines
-    logging.captureWarnings(capture=True)
+    warnings.showwarning = _warned
     log.setLevel(level)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnsafe.detector import Decisions, Detector
+from gnnsafe.errors import GnnsafeError
 from gnnsafe.evolving import Change, Changes, ScoredGraph
 from gnnsafe.graph import Data
 from gnnsafe.monitoring import History, Judged, observe
@@ -112,11 +113,16 @@ class Service:
         return change
 
     def reload(self, name: str | None) -> ServedModel:
-        """The detector as its folder has it now, in the place of the one before."""
+        """The detector as its folder has it now, in the place of the one before; where that fails the log says why."""
         model = self.models[name]
         if model.folder is None:
             return model
-        return self.swap(ServedModel.loaded(model.name, model.folder))
+        try:
+            return self.swap(ServedModel.loaded(model.name, model.folder))
+        except (GnnsafeError, OSError) as error:  # which may name a file: for the log alone
+            log.error("not reloaded", extra={"model": model.name, "reason": str(error)})
+            sentence = f"'{model.name}' was not reloaded and is served as before; the log says why"
+            raise RefusedError(503, sentence) from error
 
     def swap(self, model: ServedModel) -> ServedModel:
         """This model under its name from the next request on; none is dropped, and none sees half of it."""

@@ -105,7 +105,11 @@ def graph_of_tables(folder: Path, limits: Limits, *, undirected: bool) -> Data:
     try:
         return read_graph(folder, undirected=undirected)
     except GraphFileError as error:
-        raise InputError(str(error).replace(f"{folder}/", "")) from error  # where it lay does not concern the client
+        text = str(error)
+        for table in TABLES:  # the client knows neither where it lay nor what it was called there
+            text = text.replace(f"{folder}/{table}.csv", f"{table} (read as CSV)")
+            text = text.replace(f"{folder}/{table}.parquet", table)
+        raise InputError(text.replace(f"{folder}/", "")) from error
 
 
 def _check_rows(file: Path, table: str, most: int) -> None:
