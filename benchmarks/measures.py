@@ -16,7 +16,7 @@ from benchmarks import cases, plain, timing
 from benchmarks.timing import Blocks, Machine, Work, in_turns, once, several
 from gnnsafe import CrossEntropy, Detector, EnergyMargin, Outputs, metrics, train
 from gnnsafe.bench.recipes import demo_recipes
-from gnnsafe.bench.run import _kept, run
+from gnnsafe.bench.run import _cached, run
 from gnnsafe.edges import Edges
 from gnnsafe.methods import GNNSafe
 from gnnsafe.models import GCN, MODELS
@@ -173,7 +173,7 @@ def cell(epochs: int) -> Iterator[Row]:
     graph, ood = benchmark.id, benchmark.ood[shift]
 
     def ours() -> None:
-        _kept.clear()  # trained models that a study would find again
+        _cached.clear()  # trained models that a study would find again
         run(benchmark, [r for r in demo_recipes(shift) if "keep" not in r.name], epochs=epochs)
 
     def reference(every_epoch: bool) -> None:
