@@ -149,7 +149,7 @@ def test_of_logits_alone_the_way_out_is_a_method_that_reads_them(tmp_path, capsy
     assert line.endswith("(got TwoScale()); fit and calibrate a detector with one of these")
 
 
-def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
+def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path, capsys):
     from tests.conftest import block_graph
     from torch_geometric.nn import GraphSAGE
 
@@ -159,6 +159,11 @@ def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
     foreign = Detector(GraphSAGE(8, 16, num_layers=2, out_channels=3), "gnnsafe").fit(graph).calibrate(graph)
     with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match="score-logits"):
         engines.score(engine, foreign, "nowhere", "nowhere", out=tmp_path / "out")
+    foreign.save(tmp_path / "saved")
+    write(new_graph("directed"), tmp_path / "graph")
+    command = ("score", tmp_path / "saved", tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out")
+    line = refused(capsys, *command)
+    assert line.endswith("(got GraphSAGE); write its logits to a table and take score-logits")
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from gnnsafe.errors import require
 from gnnsafe.files import writable
 from gnnsafe.graph import Data, moved
 from gnnsafe.report.decisions import Summary, check_ending, write_table
+from gnnsafe.saving import read
 
 __all__ = ["configure"]
 
@@ -145,6 +146,7 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     """One graph, by an engine that needs not have it in memory."""
     from gnnsafe.engines import score
     from gnnsafe.engines.sources import table_in
+    from gnnsafe.engines.support import check_saved
 
     several = ", ".join(arguments.graphs)
     require(len(arguments.graphs) == 1, "GRAPH", f"be one with --engine {arguments.engine}", several)
@@ -156,6 +158,7 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     require(arguments.p_values == "exact", "--p-values", rule, arguments.p_values, memory)
     graph, edges = arguments.graphs[0], arguments.edges
     nodes, edges = (graph, edges) if edges else (table_in(graph, "nodes"), table_in(graph, "edges"))
+    check_saved(read(Path(arguments.detector))[0])
     detector = load(arguments.detector, device="cpu")
     asked = asked_of(arguments, default=FALSE_ALARM)
     with opened(arguments) as engine:
