@@ -149,6 +149,26 @@ def test_of_logits_alone_the_way_out_is_a_method_that_reads_them(tmp_path, capsy
     assert line.endswith("(got TwoScale()); fit and calibrate a detector with one of these")
 
 
+@pytest.mark.parametrize("command", ["score", "score-logits"])
+def test_refusals_need_no_engine(command, tmp_path, capsys, monkeypatch):
+    """Neither nine seconds of Java's start nor, where there is none, its lack: what cannot run there is told first."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    detector("grasp").save(tmp_path / "grasp")
+    detector("gnnsafe").save(tmp_path / "gnnsafe")
+    graph = write(new_graph("directed"), tmp_path / "graph")
+    both = (graph / "nodes", graph / "edges")
+
+    def line(name, nodes, edges, out):
+        given = (name, nodes, "--edges", edges) if command == "score" else (nodes, edges, "--detector", name)
+        return refused(capsys, command, *given, "--engine", "spark", "--out", out)
+
+    assert "(got GRASP" in line(tmp_path / "grasp", *both, tmp_path / "out")
+    assert "must be a new or an empty folder" in line(tmp_path / "gnnsafe", *both, graph)
+    assert "that are there" in line(tmp_path / "gnnsafe", tmp_path / "nowhere", both[1], tmp_path / "out")
+    assert "needs Java 17" in line(tmp_path / "gnnsafe", *both, tmp_path / "out")
+
+
 def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path, capsys):
     from tests.conftest import block_graph
     from torch_geometric.nn import GraphSAGE

@@ -145,6 +145,7 @@ def _score(arguments: argparse.Namespace) -> Answer:
 def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     """One graph, by an engine that needs not have it in memory."""
     from gnnsafe.engines import score
+    from gnnsafe.engines.scoring import planned
     from gnnsafe.engines.sources import table_in
     from gnnsafe.engines.support import check_saved
 
@@ -160,8 +161,9 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     nodes, edges = (graph, edges) if edges else (table_in(graph, "nodes"), table_in(graph, "edges"))
     check_saved(read(Path(arguments.detector))[0])
     detector = load(arguments.detector, device="cpu")
+    planned(detector)  # before Spark starts
     asked = asked_of(arguments, default=FALSE_ALARM)
-    with opened(arguments) as engine:
+    with opened(arguments, nodes, edges) as engine:
         how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
         said = score(engine, detector, nodes, edges, out=arguments.out, asked=asked, **how)
     answer = engine_answer(said, asked)
