@@ -18,7 +18,7 @@ import torch
 
 from gnnsafe import errors
 from gnnsafe.engines.batches import arrow_table, feature_rows
-from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
+from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, pandas_unmentioned, started
 from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
 from gnnsafe.engines.inputs import FeatureColumns, GraphTables
 from gnnsafe.engines.numbering import check_ids, unknown_ends
@@ -88,6 +88,7 @@ class Spark(Engine):
         return self
 
     def _open(self) -> None:
+        self._stack.enter_context(pandas_unmentioned())
         if self._session is None:
             check_java()
             check_master(self._master)
