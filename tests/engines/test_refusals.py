@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -264,6 +265,27 @@ def test_a_full_disk(saved, tmp_path):
     assert result.stdout.split() == ["2"] * 4, result.stderr
     assert len(result.stderr.strip().splitlines()) == 4, result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
+
+
+@pytest.mark.parametrize(
+    ("write_by", "more"),
+    [("gnnsafe.engines.DuckDB.write", ["--engine", "duckdb"]), ("gnnsafe.cli.score.write_table", [])],
+    ids=["duckdb", "memory"],
+)
+def test_of_a_table_that_cannot_be_written_nothing_is_warned(write_by, more, saved, tmp_path, capsys, monkeypatch):
+    given = tables(new_graph("directed"))
+    for name in ("nodes", "edges"):
+        parquet.write_table(getattr(given, name), tmp_path / f"{name}.parquet")
+    command = ["score", saved, tmp_path, "--false-alarm", "0.001", "--out", tmp_path / "out.parquet", *more]
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(write_by, full)
+        assert "No space left" in refused(capsys, *command)
+    assert main([*map(str, command)]) == 0
+    assert "calibration nodes are too few" in capsys.readouterr().err
 
 
 WRITES = """

@@ -36,7 +36,7 @@ from gnnsafe.cli.output import Answer, progress_bar
 from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import ClassSets, Decisions, Detector, load
 from gnnsafe.devices import chosen_device, on_device
-from gnnsafe.errors import require
+from gnnsafe.errors import require, warned_after
 from gnnsafe.files import writable
 from gnnsafe.graph import Data, moved
 from gnnsafe.report.decisions import Summary, check_ending, write_table
@@ -180,11 +180,12 @@ def _decided(
         mask = _asked(arguments, data)
         progress.update(task, description="Scoring", completed=1)
         there = moved(data, chosen_device(arguments.device))
-        decided = on_device(detector.decide(there, mask=mask, **_settings(arguments)), torch.device("cpu")).of(mask)
-        sets = detector.predict_sets(there, error=arguments.sets).of(mask) if arguments.sets else None
-        progress.update(task, description="Writing", completed=2)
-        rows = decided.to_arrow()
-        write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
+        with warned_after():
+            decided = on_device(detector.decide(there, mask=mask, **_settings(arguments)), torch.device("cpu")).of(mask)
+            sets = detector.predict_sets(there, error=arguments.sets).of(mask) if arguments.sets else None
+            progress.update(task, description="Writing", completed=2)
+            rows = decided.to_arrow()
+            write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
     times = data.timestamp[mask].numpy() if "timestamp" in data else None
     columns = (decided.scores.numpy(), decided.p_values.numpy(), decided.flags.numpy())
     return Summary.of(str(table), *columns, times), decided, sets

@@ -18,7 +18,7 @@ from gnnsafe.engines.inputs import graph_tables
 from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
-from gnnsafe.errors import NotFittedError, require
+from gnnsafe.errors import NotFittedError, require, warned_after
 from gnnsafe.progress import progress
 from gnnsafe.saving import Saved
 from gnnsafe.scores import check_unnormalised
@@ -173,12 +173,13 @@ def _carried_out(
         engine.name_rows("decided", table)
         _check_energies(engine, plan)
         name = _chosen(engine, asked.nodes)
-        limit = _limit(engine, name, calibration, asked)
-        advance()
-        columns = _columns(engine, plan, graph.id_type, class_names)
-        said = summarise(engine, name, limit, out, times=graph.times)
-        advance()
-        engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
+        with warned_after():
+            limit = _limit(engine, name, calibration, asked)
+            advance()
+            columns = _columns(engine, plan, graph.id_type, class_names)
+            said = summarise(engine, name, limit, out, times=graph.times)
+            advance()
+            engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
 
