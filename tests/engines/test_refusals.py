@@ -192,6 +192,7 @@ def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path, caps
     [
         (["--sets", "0.1"], "'--sets' must be left out with --engine duckdb"),
         (["--p-values", "randomized"], "'--p-values' must be exact with --engine duckdb"),
+        (["--device", "cuda"], "'--device' must be cpu or left out with --engine duckdb"),
         (["--memory", "much"], "'memory' must be a size such as 4GB (got 'much')"),
         (["--master", "local[2]"], "'--master' must be given with --engine spark"),
         (["--edges", "nowhere/*.parquet"], "must be Parquet files that are there"),

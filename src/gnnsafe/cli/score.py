@@ -157,6 +157,8 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
         require(value is None, f"--{name}", f"be left out with --engine {arguments.engine}", value, memory)
     rule = f"be exact with --engine {arguments.engine}"
     require(arguments.p_values == "exact", "--p-values", rule, arguments.p_values, memory)
+    rule = f"be cpu or left out with --engine {arguments.engine}, which computes there"
+    require(arguments.device in ("auto", "cpu"), "--device", rule, arguments.device, "leave it out")
     graph, edges = arguments.graphs[0], arguments.edges
     nodes, edges = (graph, edges) if edges else (table_in(graph, "nodes"), table_in(graph, "edges"))
     check_saved(read(Path(arguments.detector))[0])
