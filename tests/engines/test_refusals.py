@@ -329,6 +329,15 @@ def test_a_graph_that_does_not_fit_into_memory_is_told_the_engine_that_takes_it(
     assert "take --engine duckdb" in line
 
 
+def test_each_way_to_read_a_graph_names_the_other(saved, tmp_path, capsys):
+    graph = write(new_graph("directed"), tmp_path / "graph")
+    line = refused(capsys, "score", saved, graph, "--out", tmp_path / "out.parquet")
+    assert line.endswith("; the parts in nodes/ are read by gnnsafe score --engine duckdb")
+    part = graph / "nodes" / "0.parquet"
+    line = refused(capsys, "score", saved, part, "--engine", "duckdb", "--out", tmp_path / "out")
+    assert line.endswith("; if it is the table of nodes, name that of edges by --edges")
+
+
 def test_tables_of_another_kind(opened, tmp_path):
     (tmp_path / "nodes.csv").write_text("id,a\n1,2\n")
     with opened("duckdb", tmp_path / "temp") as engine:
