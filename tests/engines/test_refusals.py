@@ -245,6 +245,13 @@ def test_no_java_and_a_dead_master(saved, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+def test_workers_of_another_python_are_told_how_to_get_ours(monkeypatch):
+    engine = engines.Spark()
+    monkeypatch.setattr(engine, "_errors", (RuntimeError,), raising=False)
+    with pytest.raises(InputError, match="must have workers with gnnsafe .* PYSPARK_PYTHON"), engine._one_line("plan"):
+        raise RuntimeError("Job aborted\nModuleNotFoundError: No module named 'gnnsafe'\n at java")
+
+
 FULL = """
 import resource, sys
 from gnnsafe.cli import main

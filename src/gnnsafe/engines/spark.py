@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ __all__ = ["Spark"]
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "int64": "BIGINT"}
 CAUSE = re.compile(r"Caused by|[\w.]*(Error|Exception): ")
 OURS = re.compile(r"gnnsafe\.errors\.(\w+): (.+)")
+LACKS = re.compile(r"No module named '[\w.]+'")
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,9 @@ class Spark(Engine):
             if found := OURS.search(text):
                 kind = getattr(errors, found[1], InputError)
                 raise kind(found[2].strip()) from error
+            if lacks := LACKS.search(text):
+                remedy = f"start the session with PYSPARK_PYTHON set to one that has, as {sys.executable} here"
+                raise InputError(f"'session' must have workers with gnnsafe (got {lacks[0]}); {remedy}") from error
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             told = [line for line in lines if CAUSE.match(line)]
             reason = told[-1] if told else lines[0]
