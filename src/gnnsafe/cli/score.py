@@ -169,7 +169,9 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
         how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
         said = score(engine, detector, nodes, edges, out=arguments.out, asked=asked, **how)
     answer = engine_answer(said, asked)
-    return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": said.out}]})
+    ((_, table),) = answer.files
+    where = table.absolute() if isinstance(table, Path) else table  # or an address
+    return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": where}]})
 
 
 def _decided(
