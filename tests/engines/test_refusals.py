@@ -248,7 +248,7 @@ def test_no_java_and_a_dead_master(saved, tmp_path, capsys, monkeypatch):
 def test_workers_of_another_python_are_told_how_to_get_ours(monkeypatch):
     engine = engines.Spark()
     monkeypatch.setattr(engine, "_errors", (RuntimeError,), raising=False)
-    with pytest.raises(InputError, match="must have workers with gnnsafe .* PYSPARK_PYTHON"), engine._one_line("plan"):
+    with pytest.raises(InputError, match=r"must have workers with gnnsafe .* PYSPARK_PYTHON"), engine._one_line("plan"):
         raise RuntimeError("Job aborted\nModuleNotFoundError: No module named 'gnnsafe'\n at java")
 
 
@@ -271,7 +271,9 @@ def test_a_full_disk(saved, tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}, check=False,
     )  # fmt: skip
     assert result.stdout.split() == ["2"] * 4, result.stderr
-    assert len(result.stderr.strip().splitlines()) == 4, result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 4, result.stderr
+    assert lines[0].endswith("; name a folder on a larger disk (--temp)")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
 
 
