@@ -58,7 +58,7 @@ def score(
 ) -> Summary:
     """Every node of a graph scored and decided about in an engine, as `Detector.decide` does in memory.
 
-    Scores are those of `decide` except for float32's rounding of sums in another order: 1e-5 of their size.
+    Scores are those of `decide` except for float32's rounding of sums in another order: 1e-5 + 1e-5 · |score|.
 
         with gnnsafe.engines.DuckDB(memory="4GB") as engine:
             gnnsafe.engines.score(engine, detector, "nodes/", "edges/", out="scores/")
