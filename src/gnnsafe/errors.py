@@ -26,9 +26,7 @@ GnnsafeWarning            (a UserWarning)
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Integral, Real
 
@@ -60,7 +58,6 @@ __all__ = [
     "require_known",
     "require_seed",
     "require_whole",
-    "warned_after",
 ]
 
 
@@ -207,17 +204,3 @@ def require_known(name: str, value: object, known: Iterable[str]) -> None:
     near = get_close_matches(str(value).lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise UnknownNameError(f"'{name}' must be one of {', '.join(names)} (got {value!r}){hint}")
-
-
-@contextmanager
-def warned_after() -> Iterator[None]:
-    """Warnings of the block are given once it has ended well: beside an error they speak of a result that is not there.
-
-    >>> with warned_after():
-    ...     print("done")
-    done
-    """
-    with warnings.catch_warnings(record=True) as held:
-        yield
-    for one in held:
-        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -36,8 +36,8 @@ from gnnsafe.cli.output import Answer, progress_bar
 from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import ClassSets, Decisions, Detector, load
 from gnnsafe.devices import chosen_device, on_device
-from gnnsafe.errors import require, warned_after
-from gnnsafe.files import writable
+from gnnsafe.errors import require
+from gnnsafe.files import warned_after, writable
 from gnnsafe.graph import Data, moved
 from gnnsafe.report.decisions import Summary, check_ending, write_table
 from gnnsafe.saving import read

@@ -18,7 +18,8 @@ from gnnsafe.engines.inputs import graph_tables
 from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
-from gnnsafe.errors import NotFittedError, require, warned_after
+from gnnsafe.errors import NotFittedError, require
+from gnnsafe.files import warned_after
 from gnnsafe.progress import progress
 from gnnsafe.saving import Saved
 from gnnsafe.scores import check_unnormalised
