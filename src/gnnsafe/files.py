@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all and warned of once they are there; folders that one writer has at a time."""
+"""Files that are written whole or not at all, warned of once they are there; folders that one writer has at a time."""
 
 from __future__ import annotations
 
