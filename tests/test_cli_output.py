@@ -136,6 +136,7 @@ class TestFigures:
         (stored,) = json.loads(out)["graphs"]
         assert (code, stored.keys()) == (0, one.keys())
         assert (stored["nodes"], stored["flagged"]) == (120, one["flagged"])
+        assert stored["table"] == str(folder / "rows")
         code, out, _ = call(f"{CALLS['score-logits']}/new --json")
         by_engine = json.loads(out)
         assert {name: by_engine[name] for name in ("nodes", "flagged", "expected_false_alarms")} == {

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders that one writer has at a time."""
+"""Files that are written whole or not at all, warned of once they are there; folders that one writer has at a time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import secrets
 import stat
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnnsafe.errors import InputError, require
 
-__all__ = ["given_path", "locked", "replacing", "writable"]
+__all__ = ["given_path", "locked", "replacing", "warned_after", "writable"]
 
 log = logging.getLogger(__name__)
 
@@ -95,3 +96,17 @@ def writable(name: str, path: Path, *, file: str, inputs: Iterable[Path] = ()) -
         if path.exists() and given.exists() and path.samefile(given):
             raise InputError(f"'{name}' must be no file that is read (got '{path}', which is '{given}'); name another")
     return path
+
+
+@contextmanager
+def warned_after() -> Iterator[None]:
+    """Warnings of the block are given once it has ended well: beside an error they speak of a result that is not there.
+
+    >>> with warned_after():
+    ...     print("done")
+    done
+    """
+    with warnings.catch_warnings(record=True) as held:
+        yield
+    for one in held:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

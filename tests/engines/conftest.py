@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,19 +25,12 @@ KINDS = ("directed", "isolated", "loops", "repeated", "text", "all")
 
 @pytest.fixture(scope="session")
 def spark() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Spark's own
-        conf = {
-            "spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2",
-            "spark.driver.extraJavaOptions": SHORT_LIVED,
-        }  # fmt: skip
-        with engines.Spark(master="local[2]", conf=conf) as engine:
-            yield engine.session
-
-
-@pytest.fixture(autouse=True)
-def _others_warnings() -> None:
-    warnings.filterwarnings("ignore", module="pyspark")
+    conf = {
+        "spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+    }  # fmt: skip
+    with engines.Spark(master="local[2]", conf=conf) as engine:
+        yield engine.session
 
 
 def new_graph(kind: str) -> Data:

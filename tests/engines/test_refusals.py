@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -149,7 +150,27 @@ def test_of_logits_alone_the_way_out_is_a_method_that_reads_them(tmp_path, capsy
     assert line.endswith("(got TwoScale()); fit and calibrate a detector with one of these")
 
 
-def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
+@pytest.mark.parametrize("command", ["score", "score-logits"])
+def test_refusals_need_no_engine(command, tmp_path, capsys, monkeypatch):
+    """Neither nine seconds of Java's start nor, where there is none, its lack: what cannot run there is told first."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    detector("grasp").save(tmp_path / "grasp")
+    detector("gnnsafe").save(tmp_path / "gnnsafe")
+    graph = write(new_graph("directed"), tmp_path / "graph")
+    both = (graph / "nodes", graph / "edges")
+
+    def line(name, nodes, edges, out):
+        given = (name, nodes, "--edges", edges) if command == "score" else (nodes, edges, "--detector", name)
+        return refused(capsys, command, *given, "--engine", "spark", "--out", out)
+
+    assert "(got GRASP" in line(tmp_path / "grasp", *both, tmp_path / "out")
+    assert "must be a new or an empty folder" in line(tmp_path / "gnnsafe", *both, graph)
+    assert "that are there" in line(tmp_path / "gnnsafe", tmp_path / "nowhere", both[1], tmp_path / "out")
+    assert "needs Java 17" in line(tmp_path / "gnnsafe", *both, tmp_path / "out")
+
+
+def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path, capsys):
     from tests.conftest import block_graph
     from torch_geometric.nn import GraphSAGE
 
@@ -159,6 +180,11 @@ def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
     foreign = Detector(GraphSAGE(8, 16, num_layers=2, out_channels=3), "gnnsafe").fit(graph).calibrate(graph)
     with opened("duckdb", tmp_path / "temp") as engine, pytest.raises(InputError, match="score-logits"):
         engines.score(engine, foreign, "nowhere", "nowhere", out=tmp_path / "out")
+    foreign.save(tmp_path / "saved")
+    write(new_graph("directed"), tmp_path / "graph")
+    command = ("score", tmp_path / "saved", tmp_path / "graph", "--engine", "duckdb", "--out", tmp_path / "out")
+    line = refused(capsys, *command)
+    assert line.endswith("(got GraphSAGE); write its logits to a table and take score-logits")
 
 
 @pytest.mark.parametrize(
@@ -166,6 +192,7 @@ def test_models_that_cannot_run_there_are_refused_by_name(opened, tmp_path):
     [
         (["--sets", "0.1"], "'--sets' must be left out with --engine duckdb"),
         (["--p-values", "randomized"], "'--p-values' must be exact with --engine duckdb"),
+        (["--device", "cuda"], "'--device' must be cpu or left out with --engine duckdb"),
         (["--memory", "much"], "'memory' must be a size such as 4GB (got 'much')"),
         (["--master", "local[2]"], "'--master' must be given with --engine spark"),
         (["--edges", "nowhere/*.parquet"], "must be Parquet files that are there"),
@@ -218,6 +245,13 @@ def test_no_java_and_a_dead_master(saved, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+def test_workers_of_another_python_are_told_how_to_get_ours(monkeypatch):
+    engine = engines.Spark()
+    monkeypatch.setattr(engine, "_errors", (RuntimeError,), raising=False)
+    with pytest.raises(InputError, match=r"must have workers with gnnsafe .* PYSPARK_PYTHON"), engine._one_line("plan"):
+        raise RuntimeError("Job aborted\nModuleNotFoundError: No module named 'gnnsafe'\n at java")
+
+
 FULL = """
 import resource, sys
 from gnnsafe.cli import main
@@ -237,8 +271,31 @@ def test_a_full_disk(saved, tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}, check=False,
     )  # fmt: skip
     assert result.stdout.split() == ["2"] * 4, result.stderr
-    assert len(result.stderr.strip().splitlines()) == 4, result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 4, result.stderr
+    assert lines[0].endswith("; name a folder on a larger disk (--temp)")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph"]
+
+
+@pytest.mark.parametrize(
+    ("write_by", "more"),
+    [("gnnsafe.engines.DuckDB.write", ["--engine", "duckdb"]), ("gnnsafe.cli.score.write_table", [])],
+    ids=["duckdb", "memory"],
+)
+def test_of_a_table_that_cannot_be_written_nothing_is_warned(write_by, more, saved, tmp_path, capsys, monkeypatch):
+    given = tables(new_graph("directed"))
+    for name in ("nodes", "edges"):
+        parquet.write_table(getattr(given, name), tmp_path / f"{name}.parquet")
+    command = ["score", saved, tmp_path, "--false-alarm", "0.001", "--out", tmp_path / "out.parquet", *more]
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(write_by, full)
+        assert "No space left" in refused(capsys, *command)
+    assert main([*map(str, command)]) == 0
+    assert "calibration nodes are too few" in capsys.readouterr().err
 
 
 WRITES = """
@@ -279,6 +336,15 @@ def test_a_graph_that_does_not_fit_into_memory_is_told_the_engine_that_takes_it(
     line = refused(capsys, "score", saved, tmp_path, "--out", tmp_path / "out.parquet")
     assert "'GRAPH' must fit into memory" in line
     assert "take --engine duckdb" in line
+
+
+def test_each_way_to_read_a_graph_names_the_other(saved, tmp_path, capsys):
+    graph = write(new_graph("directed"), tmp_path / "graph")
+    line = refused(capsys, "score", saved, graph, "--out", tmp_path / "out.parquet")
+    assert line.endswith("; the parts in nodes/ are read by gnnsafe score --engine duckdb")
+    part = graph / "nodes" / "0.parquet"
+    line = refused(capsys, "score", saved, part, "--engine", "duckdb", "--out", tmp_path / "out")
+    assert line.endswith("; if it is the table of nodes, name that of edges by --edges")
 
 
 def test_tables_of_another_kind(opened, tmp_path):

@@ -62,13 +62,18 @@ def check_engine_options(arguments: argparse.Namespace) -> None:
     require("://" not in out or name == "spark", "--out", "be on this machine, but with --engine spark", f"'{out}'")
 
 
-def opened(arguments: argparse.Namespace) -> Engine:
-    """The engine that the options name."""
+def opened(arguments: argparse.Namespace, *tables: str) -> Engine:
+    """The engine that the options name, not started: what is wrong with tables and output is said before."""
     from gnnsafe.engines import DuckDB, Spark
-    from gnnsafe.engines.sources import is_remote
+    from gnnsafe.engines.sources import check_there, is_remote
+    from gnnsafe.engines.workspace import check_absent
 
     check_engine_options(arguments)
     out, name = str(arguments.out), arguments.engine
+    if not is_remote(out):
+        check_absent(Path(out))
+    for table in tables:
+        check_there(table)
     beside = out.rstrip("/").rpartition("/")[0] if is_remote(out) else str(Path(out).absolute().parent)
     temp = arguments.temp or beside
     if name == "duckdb":

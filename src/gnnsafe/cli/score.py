@@ -37,9 +37,10 @@ from gnnsafe.cli.parsing import examples
 from gnnsafe.detector import ClassSets, Decisions, Detector, load
 from gnnsafe.devices import chosen_device, on_device
 from gnnsafe.errors import require
-from gnnsafe.files import writable
+from gnnsafe.files import warned_after, writable
 from gnnsafe.graph import Data, moved
 from gnnsafe.report.decisions import Summary, check_ending, write_table
+from gnnsafe.saving import read
 
 __all__ = ["configure"]
 
@@ -144,7 +145,9 @@ def _score(arguments: argparse.Namespace) -> Answer:
 def _score_in_engine(arguments: argparse.Namespace) -> Answer:
     """One graph, by an engine that needs not have it in memory."""
     from gnnsafe.engines import score
+    from gnnsafe.engines.scoring import planned
     from gnnsafe.engines.sources import table_in
+    from gnnsafe.engines.support import check_saved
 
     several = ", ".join(arguments.graphs)
     require(len(arguments.graphs) == 1, "GRAPH", f"be one with --engine {arguments.engine}", several)
@@ -154,15 +157,21 @@ def _score_in_engine(arguments: argparse.Namespace) -> Answer:
         require(value is None, f"--{name}", f"be left out with --engine {arguments.engine}", value, memory)
     rule = f"be exact with --engine {arguments.engine}"
     require(arguments.p_values == "exact", "--p-values", rule, arguments.p_values, memory)
+    rule = f"be cpu or left out with --engine {arguments.engine}, which computes there"
+    require(arguments.device in ("auto", "cpu"), "--device", rule, arguments.device, "leave it out")
     graph, edges = arguments.graphs[0], arguments.edges
     nodes, edges = (graph, edges) if edges else (table_in(graph, "nodes"), table_in(graph, "edges"))
+    check_saved(read(Path(arguments.detector))[0])
     detector = load(arguments.detector, device="cpu")
+    planned(detector)  # before Spark starts
     asked = asked_of(arguments, default=FALSE_ALARM)
-    with opened(arguments) as engine:
+    with opened(arguments, nodes, edges) as engine:
         how = {"undirected": arguments.undirected, "drop_unknown_edges": arguments.drop_unknown_edges}
         said = score(engine, detector, nodes, edges, out=arguments.out, asked=asked, **how)
     answer = engine_answer(said, asked)
-    return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": said.out}]})
+    ((_, table),) = answer.files
+    where = table.absolute() if isinstance(table, Path) else table  # or an address
+    return replace(answer, figures={"graphs": [{"graph": graph, **answer.figures, "table": where}]})
 
 
 def _decided(
@@ -175,11 +184,12 @@ def _decided(
         mask = _asked(arguments, data)
         progress.update(task, description="Scoring", completed=1)
         there = moved(data, chosen_device(arguments.device))
-        decided = on_device(detector.decide(there, mask=mask, **_settings(arguments)), torch.device("cpu")).of(mask)
-        sets = detector.predict_sets(there, error=arguments.sets).of(mask) if arguments.sets else None
-        progress.update(task, description="Writing", completed=2)
-        rows = decided.to_arrow()
-        write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
+        with warned_after():
+            decided = on_device(detector.decide(there, mask=mask, **_settings(arguments)), torch.device("cpu")).of(mask)
+            sets = detector.predict_sets(there, error=arguments.sets).of(mask) if arguments.sets else None
+            progress.update(task, description="Writing", completed=2)
+            rows = decided.to_arrow()
+            write_table(table, rows if sets is None else rows.append_column("set", sets.to_arrow()["set"]))
     times = data.timestamp[mask].numpy() if "timestamp" in data else None
     columns = (decided.scores.numpy(), decided.p_values.numpy(), decided.flags.numpy())
     return Summary.of(str(table), *columns, times), decided, sets

@@ -49,10 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _score(arguments: argparse.Namespace) -> Answer:
     require(not arguments.storey or arguments.fdr, "--storey", "be given with --fdr", "no --fdr")
     from gnnsafe.engines import score_logits
+    from gnnsafe.engines.scoring import planned_logits
 
     saved, _ = read(Path(arguments.detector))
+    planned_logits(saved)  # before Spark starts
     asked = asked_of(arguments, default=FALSE_ALARM)
-    with opened(arguments) as engine:
+    with opened(arguments, arguments.logits, arguments.edges) as engine:
         said = score_logits(
             engine,
             saved,

@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from gnnsafe.engines.sources import is_remote
 from gnnsafe.engines.workspace import PREFIX, published, workspace
 from gnnsafe.errors import InputError, MissingExtraError, require
 
-__all__ = ["Storage", "beside", "check_java", "check_master", "started"]
+__all__ = ["Storage", "beside", "check_java", "check_master", "pandas_unmentioned", "started"]
 
 ANSWERS_IN = 5.0  # seconds
 STALE = 24 * 3600.0  # seconds after which what is left at an address belongs to no run
@@ -53,6 +54,14 @@ def check_master(master: str | None) -> None:
         except OSError as error:
             reason = error.strerror or str(error)
             raise InputError(f"'master' must be one that answers (got '{master}': {reason}); is it running?") from error
+
+
+@contextmanager
+def pandas_unmentioned() -> Iterator[None]:
+    """PySpark warns of pandas 3 whatever it does; here it gets Arrow alone, and an error is to be the only line."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
 
 
 @contextmanager

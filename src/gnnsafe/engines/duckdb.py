@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ BATCH = 2**17  # rows of nodes at once
 EDGES = 2**20
 OWN = 2**29  # bytes that Python and torch take by themselves
 LEAST = 2**28  # that DuckDB needs
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LARGER = "name a folder on a larger disk (--temp)"
 
 
 @dataclass(frozen=True)
@@ -269,16 +272,21 @@ class DuckDB(Engine):
         try:
             yield
         except self._errors as error:
-            raise InputError(f"'{source}' cannot be read or stored by duckdb ({_reason(str(error))})") from error
+            reason = _reason(str(error))
+            full = os.strerror(errno.ENOSPC) in reason and str(self.folder) in reason
+            remedy = f"; {LARGER}" if full else ""
+            raise InputError(f"'{source}' cannot be read or stored by duckdb ({reason}){remedy}") from error
 
     @contextmanager
     def _full_disk(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            if error.filename is None:
-                error.filename = str(self.folder)
-            raise
+            if error.errno not in FULL:
+                error.filename = error.filename or str(self.folder)
+                raise
+            got = f"'{self.folder.parent}': {error.strerror}"
+            raise InputError(f"'temp' must have room for temporary tables (got {got}); {LARGER}") from error
 
 
 def _text(path: Path) -> str:

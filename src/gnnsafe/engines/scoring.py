@@ -19,11 +19,12 @@ from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
 from gnnsafe.errors import NotFittedError, require
+from gnnsafe.files import warned_after
 from gnnsafe.progress import progress
 from gnnsafe.saving import Saved
 from gnnsafe.scores import check_unnormalised
 
-__all__ = ["Asked", "score", "score_logits"]
+__all__ = ["Asked", "planned", "planned_logits", "score", "score_logits"]
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def score(
 ) -> Summary:
     """Every node of a graph scored and decided about in an engine, as `Detector.decide` does in memory.
 
-    Scores are those of `decide` except for float32's rounding of sums in another order: 1e-5 of their size.
+    Scores are those of `decide` except for float32's rounding of sums in another order: 1e-5 + 1e-5 · |score|.
 
         with gnnsafe.engines.DuckDB(memory="4GB") as engine:
             gnnsafe.engines.score(engine, detector, "nodes/", "edges/", out="scores/")
@@ -81,15 +82,8 @@ def score(
         InputError: Model or method cannot run there, or a table breaks a rule; nothing is written then.
     """
     _check_entered(engine)
-    calibration = detector.calibrated()
-    plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
-    require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
-    assert detector.classifier is not None
+    plan, calibration = planned(detector)
     engine.check_out(str(out))
-    detector.check_weights()
-    plan = detector_plan(
-        detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
-    )
     settings = {
         "names": detector.feature_names_, "width": detector.num_features_,
         "both_ways": undirected or detector.undirected, "drop_unknown": drop_unknown_edges,
@@ -128,13 +122,31 @@ def score_logits(
         InputError: The method reads more than logits, or a table breaks a rule; nothing is written then.
     """
     _check_entered(engine)
-    if saved.calibration is None:
-        raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
+    plan, calibration = planned_logits(saved)
     engine.check_out(str(out))
-    plan = logits_plan(saved.method, saved.calibration, task=saved.task)
     known = saved.num_classes or (len(saved.class_names) if saved.class_names else None)
     settings = {"width": known, "both_ways": undirected or saved.undirected, "drop_unknown": drop_unknown_edges}
-    return _carried_out(engine, plan, saved.calibration, logits, edges, str(out), asked, saved.class_names, settings)
+    return _carried_out(engine, plan, calibration, logits, edges, str(out), asked, saved.class_names, settings)
+
+
+def planned(detector: Detector) -> tuple[ScoringPlan, Calibration]:
+    """How an engine scores by a detector; what none can do is refused here, which needs no engine yet."""
+    calibration = detector.calibrated()
+    plain = detector.forward is None and detector.node_type is None and detector.classifier is not None
+    require(plain, "detector", "have a model of gnnsafe.models, called as it is", repr(detector))
+    assert detector.classifier is not None
+    detector.check_weights()
+    plan = detector_plan(
+        detector.classifier.model, detector.method, calibration, task=detector.task, scaling=detector.scaling
+    )
+    return plan, calibration
+
+
+def planned_logits(saved: Saved) -> tuple[ScoringPlan, Calibration]:
+    """The same of logits."""
+    if saved.calibration is None:
+        raise NotFittedError("the detector is not calibrated; call calibrate(data) with held-out ID nodes, then save")
+    return logits_plan(saved.method, saved.calibration, task=saved.task), saved.calibration
 
 
 def _carried_out(
@@ -162,12 +174,13 @@ def _carried_out(
         engine.name_rows("decided", table)
         _check_energies(engine, plan)
         name = _chosen(engine, asked.nodes)
-        limit = _limit(engine, name, calibration, asked)
-        advance()
-        columns = _columns(engine, plan, graph.id_type, class_names)
-        said = summarise(engine, name, limit, out, times=graph.times)
-        advance()
-        engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
+        with warned_after():
+            limit = _limit(engine, name, calibration, asked)
+            advance()
+            columns = _columns(engine, plan, graph.id_type, class_names)
+            said = summarise(engine, name, limit, out, times=graph.times)
+            advance()
+            engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
 

@@ -60,7 +60,8 @@ def table_in(graph: str, name: str) -> str:
     for place in (Path(graph) / f"{name}.parquet", Path(graph) / name):
         if place.exists():
             return str(place)
-    raise InputError(f"'{graph}' must hold {name}.parquet or a folder {name}/ of Parquet parts (found neither)")
+    rule = f"must hold {name}.parquet or a folder {name}/ of Parquet parts (found neither)"
+    raise InputError(f"'{graph}' {rule}; if it is the table of nodes, name that of edges by --edges")
 
 
 def check_there(path: str) -> None:

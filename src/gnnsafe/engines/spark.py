@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import torch
 
 from gnnsafe import errors
 from gnnsafe.engines.batches import arrow_table, feature_rows
-from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, started
+from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, pandas_unmentioned, started
 from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
 from gnnsafe.engines.inputs import FeatureColumns, GraphTables
 from gnnsafe.engines.numbering import check_ids, unknown_ends
@@ -31,6 +32,7 @@ __all__ = ["Spark"]
 TYPES = {"float32": "FLOAT", "float64": "DOUBLE", "int64": "BIGINT"}
 CAUSE = re.compile(r"Caused by|[\w.]*(Error|Exception): ")
 OURS = re.compile(r"gnnsafe\.errors\.(\w+): (.+)")
+LACKS = re.compile(r"No module named '[\w.]+'")
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Spark(Engine):
         return self
 
     def _open(self) -> None:
+        self._stack.enter_context(pandas_unmentioned())
         if self._session is None:
             check_java()
             check_master(self._master)
@@ -249,6 +252,9 @@ class Spark(Engine):
             if found := OURS.search(text):
                 kind = getattr(errors, found[1], InputError)
                 raise kind(found[2].strip()) from error
+            if lacks := LACKS.search(text):
+                remedy = f"start the session with PYSPARK_PYTHON set to one that has, as {sys.executable} here"
+                raise InputError(f"'session' must have workers with gnnsafe (got {lacks[0]}); {remedy}") from error
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             told = [line for line in lines if CAUSE.match(line)]
             reason = told[-1] if told else lines[0]

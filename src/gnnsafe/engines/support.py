@@ -27,8 +27,9 @@ from gnnsafe.methods import (
     TwoScale,
     ViM,
 )
+from gnnsafe.saving import Saved
 
-__all__ = ["check_method", "check_model", "innermost", "reads_degrees", "reads_embeddings"]
+__all__ = ["check_method", "check_model", "check_saved", "innermost", "reads_degrees", "reads_embeddings"]
 
 LOGITS = (MSP, MaxLogit, Entropy, GEN, Energy, GNNSafe, GKDE)
 EMBEDDINGS = (KNN, Mahalanobis, DiffusedKNN, ViM)
@@ -77,6 +78,16 @@ def _alike(method: Method) -> bool:
 
 def check_model(model: Any) -> None:
     """It is one of our backbones, as it was made."""
+    _require_ours(type(model) in ENGINE_BACKBONES, type(model).__name__)
+
+
+def check_saved(saved: Saved) -> None:
+    """Its model can be loaded: where only its user's code could, that code would not run in an engine either."""
+    if saved.model is not None:
+        foreign = saved.model.registered is None or saved.forward
+        _require_ours(not foreign, saved.model.name + (" with a forward of its own" if saved.forward else ""))
+
+
+def _require_ours(holds: bool, name: str) -> None:
     names = ", ".join(one.__name__ for one in ENGINE_BACKBONES)
-    rule = f"be one that runs in an engine ({names})"
-    require(type(model) in ENGINE_BACKBONES, "model", rule, type(model).__name__, FOREIGN)
+    require(holds, "model", f"be one that runs in an engine ({names})", name, FOREIGN)

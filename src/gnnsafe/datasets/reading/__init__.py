@@ -131,9 +131,9 @@ def _table_in(folder: Path, name: str) -> Path:
     for file in looked_for:
         if file.is_file():
             return file
-    raise refusal(
-        folder, f"must hold {' or '.join(file.name for file in looked_for)} (found neither)", "write the file there"
-    )
+    parts = (folder / name).is_dir()
+    remedy = f"the parts in {name}/ are read by gnnsafe score --engine duckdb" if parts else "write the file there"
+    raise refusal(folder, f"must hold {' or '.join(file.name for file in looked_for)} (found neither)", remedy)
 
 
 def _ending(file: Path, known: tuple[str, ...]) -> str:
