@@ -307,7 +307,6 @@ class TestReach:
         assert [cls().reach() for cls in (Wider, Same, Told)] == [None, 0, 3]
         assert {name for name, objective in OBJECTIVES.items() if objective.reach is Objective.reach} == {
             "kernel-dirichlet",
-            "uncertain-cross-entropy",
             "member-cross-entropy",
             "synthetic-exposure",
             "dirichlet-margin",
