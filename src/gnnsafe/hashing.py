@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 import xxhash
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ __all__ = ["CACHED", "content", "digest", "edges_digest", "entries", "row_digest
 
 CACHED = "_cached_"  # how PyG's layers call what they keep of the first graph that they saw
 MIX = (0x2545F4914F6CDD1D, 0x1B873593CC9E2D51, 0x369DEA0F31A53F85)  # odd numbers that stir bits
+NUMPY_TYPES = {torch.float32, torch.float64, torch.int64, torch.int32, torch.bool}  # that numpy has, too
 ENTRIES = 2**20  # of features that are hashed at once
 
 
@@ -30,6 +33,8 @@ def entries(tensor: Tensor) -> dict[str, Tensor]:
 
 def content(tensor: Tensor) -> Any:
     """The bytes of a dense tensor as a numpy array, without a copy where it lies in main memory and in one piece."""
+    if tensor.dtype in NUMPY_TYPES and tensor.device.type == "cpu" and tensor.is_contiguous():
+        return tensor.detach().numpy().reshape(-1).view(np.uint8)
     whole = tensor.detach().cpu().contiguous()
     # A tensor of one entry counts as contiguous whatever its stride, and is then no view of bytes.
     return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).numpy()
@@ -47,7 +52,7 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 
 def weights_digest(model: nn.Module) -> str:
     """The digest of a model's parameters and buffers, also of those that are not saved; of no graph that it cached."""
-    held = {**model.state_dict(), **dict(model.named_buffers(remove_duplicate=False))}
+    held = dict(chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)))
     cached = {name for name in held if name.rpartition(".")[2].startswith(CACHED)}
     return digest({name: value for name, value in held.items() if isinstance(value, Tensor) and name not in cached})
 

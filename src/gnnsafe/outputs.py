@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,6 +95,17 @@ class Classifier:
             for name, value in vars(part).copy().items()  # which a forward in another thread may add to
             if isinstance(value, PLAIN_TYPES) and name != "training"
         }
+
+    def changed_numbers(self, before: Mapping[str, object]) -> list[str]:
+        """The names of `numbers` that are not what they were before."""
+        parts = {path: vars(part) for path, part in self.model.named_modules(prefix="model")} if before else {}
+        changed = []
+        for place, was in before.items():
+            path, _, name = place.rpartition(".")
+            now = parts.get(path, {}).get(name)
+            if (now if isinstance(now, PLAIN_TYPES) else None) != was:
+                changed.append(place)
+        return changed
 
     def settings(self) -> list[object]:
         """What the model's answers depend on besides its weights, so far as it can be compared: numbers and hooks."""

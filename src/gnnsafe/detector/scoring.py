@@ -227,8 +227,7 @@ class Scorer:
         known = self.classifier is None or weights_digest(self.classifier.model) == self.weights_
         rule = "have the weights that the detector was fitted with"
         require(known, "model", rule, "others", REFIT)
-        now = self._numbers() if self.numbers_ else {}
-        changed = [name for name, was in self.numbers_.items() if now.get(name) != was]
+        changed = [] if self.classifier is None else self.classifier.changed_numbers(self.numbers_)
         for name in (name for name in changed if not name.rpartition(".")[2].startswith("_")):
             text = f"{name} is another than when the detector was fitted; if the model's answers depend on it, {REFIT}"
             warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
