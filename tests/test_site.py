@@ -124,5 +124,7 @@ def test_the_command_lines_reference_has_every_command_and_option(site, pages, c
             assert option in text, f"gnnsafe {name} {option}"
 
 
-def test_every_page_says_the_version(pages):
-    assert all(f"gnnsafe {gnnsafe.__version__}" in page.text for page in pages.values())
+def test_every_page_says_the_version(site, pages):
+    alone = site / "leaderboard" / "leaderboard.html"  # each of its records says its own
+    assert alone in pages
+    assert all(f"gnnsafe {gnnsafe.__version__}" in page.text for path, page in pages.items() if path != alone)
