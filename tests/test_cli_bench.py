@@ -13,9 +13,9 @@ from rich.cells import cell_len
 
 from gnnsafe import cli
 from gnnsafe.bench import study
+from gnnsafe.bench.code import code_version
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.store import read, write
-from gnnsafe.bench.study import code_version
 from gnnsafe.cli import bench as module
 from gnnsafe.methods import METHODS, MSP
 

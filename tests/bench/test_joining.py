@@ -11,8 +11,8 @@ import pytest
 
 from gnnsafe import __version__, cli
 from gnnsafe.bench import store
+from gnnsafe.bench.code import code_version
 from gnnsafe.bench.joining import findings
-from gnnsafe.bench.study import code_version
 
 PAGE = Path(__file__).parents[2] / "docs" / "leaderboard.md"
 METHOD = '''

@@ -22,6 +22,8 @@ from gnnsafe.prepared import prepare
 from gnnsafe.training import MemberCrossEntropy
 from gnnsafe.training.loop import History
 
+MARGIN = EnergyMargin(-5.0, -1.0, 0.1)
+
 
 @pytest.fixture(autouse=True)
 def _nothing_cached(monkeypatch):
@@ -48,14 +50,13 @@ def test_each_objective_is_trained_once_and_shared(toy, monkeypatch):
         return History(val_loss=[0.5, 0.25])
 
     monkeypatch.setattr(module, "train", spy)
-    margin = EnergyMargin(-5.0, -1.0, 0.1)
     plan = [
         Recipe("MSP", CrossEntropy(), MSP()),
         Recipe("Energy", CrossEntropy(), Energy()),
-        Recipe("FT", margin, MSP(), lr=0.1),
+        Recipe("FT", MARGIN, MSP(), lr=0.1),
     ]
     results = run(toy, plan, epochs=7)
-    assert trained == [(CrossEntropy(), 7, 0.01, 3), (margin, 7, 0.1, 3)]
+    assert trained == [(CrossEntropy(), 7, 0.01, 3), (MARGIN, 7, 0.1, 3)]
     assert {result.val_loss for result in results} == {0.25}
     assert [result.method for result in results] == ["MSP", "MSP", "Energy", "Energy", "FT", "FT"]  # two OOD graphs
 
@@ -68,11 +69,10 @@ def test_shifts_of_one_graph_share_what_is_trained_without_exposure(toy, monkeyp
         return train(model, data, objective=objective, **settings)
 
     monkeypatch.setattr(module, "train", spy)
-    margin = EnergyMargin(-5.0, -1.0, 0.1)
-    plan = [Recipe("MSP", CrossEntropy(), MSP()), Recipe("FT", margin, MSP())]
+    plan = [Recipe("MSP", CrossEntropy(), MSP()), Recipe("FT", MARGIN, MSP())]
     first = run(toy, plan, epochs=2)
     again = run(replace(toy, shift="structure"), plan, epochs=2)
-    assert trained == [CrossEntropy(), margin, margin]
+    assert trained == [CrossEntropy(), MARGIN, MARGIN]
     assert [result.detection for result in again] == [result.detection for result in first]
     run(replace(toy, seed=4), plan[:1], epochs=2)
     run(toy, plan[:1], epochs=3)
@@ -91,10 +91,16 @@ def test_only_the_last_models_are_cached(toy, monkeypatch):
     assert [key[4] for key in module._cached] == [2, 3]
 
 
-@pytest.mark.parametrize("name", ["gcn", "gpn", "ensemble", "jknet", "gps"])
-def test_a_model_that_was_kept_scores_as_when_it_was_trained(toy, tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [
+        *((name, CrossEntropy()) for name in ("gcn", "gpn", "jknet", "gps")),
+        ("ensemble", MemberCrossEntropy()),
+        ("gcn", MARGIN),
+    ],
+)
+def test_a_model_that_was_kept_scores_as_when_it_was_trained(toy, tmp_path, monkeypatch, name, objective):
     kept = TrainedModels(tmp_path / "models")
-    objective = MemberCrossEntropy() if name == "ensemble" else CrossEntropy()
     plan = [Recipe("MSP", objective, MSP(), name)]
 
     def results() -> list[Result]:
@@ -124,12 +130,21 @@ def test_a_kept_model_that_was_changed_is_trained_again(toy, tmp_path):
     assert len({*tmp_path.iterdir()} - {path}) == 1
 
 
-def test_what_exposure_or_own_code_made_is_not_kept(toy, tmp_path):
+def test_another_exposure_graph_is_another_model(toy, tmp_path):
+    kept, plan = TrainedModels(tmp_path), [Recipe("FT", MARGIN, MSP())]
+    changed = toy.exposure.clone()
+    changed.x = changed.x + 1
+    other = replace(toy, exposure=changed)
+    for benchmark, models in ((toy, 1), (toy, 1), (other, 2)):
+        assert len(list(attempts(benchmark, plan, epochs=1, kept=kept))) == 1
+        assert len(list(tmp_path.iterdir())) == models
+
+
+def test_what_own_code_made_is_not_kept(toy, tmp_path):
     class Own(CrossEntropy):
         pass
 
-    plan = [Recipe("FT", EnergyMargin(-5.0, -1.0, 0.1), MSP()), Recipe("own", Own(), MSP())]
-    assert len(list(attempts(toy, plan, epochs=1, kept=TrainedModels(tmp_path)))) == 2
+    assert len(list(attempts(toy, [Recipe("own", Own(), MSP())], epochs=1, kept=TrainedModels(tmp_path)))) == 1
     assert not list(tmp_path.iterdir())
 
 

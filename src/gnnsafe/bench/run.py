@@ -202,11 +202,11 @@ def _model(
 ) -> TrainedModel:
     """A trained model; one trained without exposure is the same under every shift that leaves the ID graph alone.
 
-    The last of these are cached, and those of gnnsafe.models, whose weights are all that training changes, are `kept`.
+    The last of these are cached, and models of gnnsafe.models, whose weights are all that training changes, are `kept`.
     """
-    if objective.needs_exposure:
-        return _train(benchmark, name, objective, lr, epochs)
-    key = (name, objective, lr, epochs, benchmark.seed, benchmark.id.x.device, fingerprint(benchmark.id))
+    exposure = benchmark.exposure if objective.needs_exposure else None
+    graphs = [graph for graph in (benchmark.id, exposure) if graph is not None]
+    key = (name, objective, lr, epochs, benchmark.seed, benchmark.id.x.device, fingerprint(*graphs))
     if key in _cached:
         return _cached[key]
     kept = None if code_of(type(objective), MODELS[name]) else kept
@@ -214,7 +214,8 @@ def _model(
     trained = found or _train(benchmark, name, objective, lr, epochs)
     if kept and not found:
         kept.keep(key, trained)
-    _cached[key] = trained
+    if exposure is None:  # the next shift has another exposure graph
+        _cached[key] = trained
     if len(_cached) > MOST_CACHED:
         del _cached[next(iter(_cached))]
     return trained

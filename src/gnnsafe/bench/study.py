@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import xxhash
 
+from gnnsafe.bench.code import training_version
 from gnnsafe.bench.cores import ENDED
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
@@ -29,7 +29,6 @@ __all__ = [
     "CellTask",
     "carry_out",
     "chains",
-    "code_version",
     "data_fingerprint",
     "demo_cell",
     "given_up",
@@ -115,7 +114,8 @@ class CellTask:
             records = [self.record(recipe, error=_reason(error)) for recipe in self.recipes]
         else:
             cell = self.cell
-            kept = TrainedModels(self.folder / MODELS_FOLDER / f"{self.version} torch {self._torch}")
+            trainer = training_version(self.version.partition("+")[0])
+            kept = TrainedModels(self.folder / MODELS_FOLDER / f"{trainer} torch {self._torch}")
             outcomes = list(attempts(benchmark, self.recipes, epochs=cell.epochs, selection=cell.selection, kept=kept))
             sizes = (benchmark.id.num_features, HIDDEN, benchmark.num_classes)
             records = [
@@ -160,14 +160,6 @@ def _peak_memory() -> float:
     except ImportError:  # Windows
         return 0.0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-def code_version(version: str) -> str:
-    """The version and a hash of the package's own code: records of edited code are never taken for those of this."""
-    digest = xxhash.xxh3_64()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return f"{version}+{digest.hexdigest()[:8]}"
 
 
 def tasks(

@@ -1,4 +1,4 @@
-"""Trained models kept beside the records: a user's method that comes later scores them without training again."""
+"""Trained models kept beside the records: a method that comes later, or is edited, scores them without training."""
 
 from __future__ import annotations
 

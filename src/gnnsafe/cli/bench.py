@@ -9,11 +9,12 @@ from typing import get_args
 
 from gnnsafe import __version__
 from gnnsafe.bench import paper, search, store
+from gnnsafe.bench.code import code_version
 from gnnsafe.bench.cores import each
 from gnnsafe.bench.figures import FIGURES, figure_cells
 from gnnsafe.bench.plan import Cell, Plan, available_datasets, read_plan
 from gnnsafe.bench.recipes import Protocol, Recipe, SelectedBy
-from gnnsafe.bench.study import CellTask, carry_out, chains, code_version, given_up, memory_needed, tasks
+from gnnsafe.bench.study import CellTask, carry_out, chains, given_up, memory_needed, tasks
 from gnnsafe.cli.options import add_device_option, names, path, place, positive
 from gnnsafe.cli.output import Answer, log, progress_bar
 from gnnsafe.cli.parsing import examples

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gnnsafe import __version__
 from gnnsafe.bench import store
+from gnnsafe.bench.code import code_version
 from gnnsafe.bench.joining import findings
-from gnnsafe.bench.study import code_version
 from gnnsafe.cli.options import names, path, place
 from gnnsafe.cli.output import Answer
 from gnnsafe.cli.parsing import examples
