@@ -46,6 +46,7 @@ def detector_of(model: nn.Module, data: Data, method=None, **options) -> Detecto
     return Detector(model, method, **options).fit(data).calibrate(data)
 
 
+@pytest.mark.filterwarnings("ignore:.*of 200 nodes are flagged")
 @pytest.mark.parametrize("batch_size", [9, 64, 1000])
 @pytest.mark.parametrize("layer", [GCNConv, SAGEConv])
 def test_scores_p_values_and_flags_are_those_of_one_forward(chain, layer, batch_size):

@@ -20,6 +20,7 @@ from gnnsafe.methods import (
     DegreeBalance,
     DiffusedKNN,
     Energy,
+    FeatureDistance,
     GNNSafe,
     Mahalanobis,
     OutOfPlace,
@@ -28,7 +29,7 @@ from gnnsafe.methods import (
 )
 from gnnsafe.models import GCN
 
-WITHOUT_A_SECOND_FORWARD = TwoScale(unlike=(CentredCosine(), DegreeBalance()))
+WITHOUT_A_SECOND_FORWARD = TwoScale(unlike=(CentredCosine(), DegreeBalance(), FeatureDistance()))
 
 
 class NeedsEdges(nn.Module):
@@ -142,7 +143,7 @@ def test_features_without_cosines(blocks, monkeypatch):
     monkeypatch.setattr(CentredCosine, "fit", refuse)
     detector = Detector(GCN(8, 16, 3))
     assert "(TypeError: no numbers): TwoScale without CentredCosine takes" in left_over(detector, blocks)
-    assert detector.method.unlike == (OutOfPlace(), OutOfPlace("embedding"), DegreeBalance())
+    assert detector.method.unlike == (OutOfPlace(), OutOfPlace("embedding"), DegreeBalance(), FeatureDistance())
     detector = Detector(NeedsEdges(RuntimeError("no edges")))
     assert "(RuntimeError: no edges): TwoScale without OutOfPlace and CentredCosine" in left_over(detector, blocks)
     assert torch.isfinite(detector.score(blocks)).all()

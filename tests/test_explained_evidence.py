@@ -56,7 +56,7 @@ def test_addends_by_hand():
     method.weights_ = torch.tensor([2.0, 0.5, 0.25]).double()
     method.deciding_ = torch.tensor([2.0, 0.5, 0.0]).double()
     zero, one = torch.tensor(0.0).double(), torch.tensor(1.0).double()
-    method.regions_, method.openness_, method.shift_ = zero, zero, one
+    method.regions_, method.openness_, method.shift_, method.silencing_ = zero, zero, one, torch.tensor(True)
     addends, words, figures = method.reasons(torch.tensor([math.log(20), torch.nan, 1.0]).double())
     assert addends[0] == (pytest.approx(0.05), 2.0, pytest.approx(2 * (math.log(20) - 1)), "")
     assert addends[1] == (None, 0.5, 0.0, ALONE)
@@ -73,37 +73,43 @@ def test_addends_by_hand():
         "around": 0.0,
         "rarity": pytest.approx(math.log(3) + z - 0.5),
         "compared": pytest.approx(math.log(3) + z - 1.5),
+        "silencing": 1.0,
     }
     assert words == (
         "Together that is as rare as one ID node in 99 (-log p = 4.59).",
         "Odd nodes are unlike their neighbours in this graph (t = 0.00), which as a whole is usual (openness 0.00): "
         "surroundings count little (w = 0.25 of 2).",
+        "Many nodes have features that are far off: their neighbours are judged without them.",
         "p-values compare 3.59: without 1.00 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )
 
 
 def test_words_about_a_graph():
     half = graph_in_words(
-        regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, around=-1.5, rarity=2.0, compared=1.25
-    )
+        regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, around=-1.5, rarity=2.0, compared=1.25,
+        silencing=1.0,
+    )  # fmt: skip
     assert half == (
         "Together that is as rare as one ID node in 7 (-log p = 2).",
         "It does not show whether odd nodes stand together in this graph (t = 0.50), "
         "which as a whole is half odd (openness 0.50): surroundings count in part (w = 1.12 of 2).",
+        "Many nodes have features that are far off: their neighbours are judged without them.",
         "p-values compare 1.25: without what its surroundings say (-1.50) and without the 2.00 that the graph adds "
         "to every score and without 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )
     odd = graph_in_words(
-        regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, rarity=1e30, compared=1e30
-    )
+        regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, rarity=1e30, compared=1e30,
+        silencing=0.0,
+    )  # fmt: skip
     assert odd[0] == "Together that is as rare as one ID node in 1e+304 (-log p = 1e+30)."
     assert odd[1] == (
         "Odd nodes stand together in this graph (t = 1.00), which as a whole is odd (openness 1.00): "
         "surroundings count much (w = 2.00 of 2)."
     )
     usual = graph_in_words(
-        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, around=0.0, rarity=-1.0, compared=-1.0
-    )
+        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, around=0.0, rarity=-1.0, compared=-1.0,
+        silencing=0.0,
+    )  # fmt: skip
     assert len(usual) == 2
     assert usual[0] == "Together that is as rare as one ID node in 1 (-log p = -1)."
 
@@ -134,7 +140,7 @@ def test_each_piece_has_its_part_and_its_nodes(graph):
     detector = fitted(graph)
     outputs = detector.outputs(graph)
     why = detector.explain(graph, node=3)
-    assert len(why.evidence) == 9
+    assert len(why.evidence) == 10
     by_method = {one.method: one for one in why.evidence}
     for number, part in enumerate(detector.method.parts()):
         one, row = by_method[repr(part)], detector.method.scored(outputs).rows[3]

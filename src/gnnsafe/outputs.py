@@ -299,12 +299,32 @@ class Outputs:
         Raises:
             InputError: The logits came without a model.
         """
-        data: Any = self.graph.data
-        attributes: dict[str, Any] = {}
-        if not isinstance(data, NodeTypeGraph):  # which takes all edges away by itself
-            read = () if self.classifier is None else self.classifier.read(data)
-            attributes = {name: getattr(data, name)[:0] for name in row_kinds(data, read, "edge")}
+        attributes = {name: rows[:0] for name, rows in self._edge_attributes().items()}
         return self.again(self.graph.without_edges(**attributes))
+
+    def without_messages(self, silent: Tensor) -> Outputs:
+        """The same model run on the same graph without the edges that lead from `silent` nodes to others.
+
+        Args:
+            silent: A mask of nodes; where there are none, these outputs come back.
+
+        Returns:
+            The outputs of that graph; these, of one type of nodes among others, where the model reads them all.
+
+        Raises:
+            InputError: The logits came without a model.
+        """
+        if isinstance(self.graph.data, NodeTypeGraph) or not bool(silent.any()):
+            return self
+        return self.again(self.graph.without_messages(silent, **self._edge_attributes()))
+
+    def _edge_attributes(self) -> dict[str, Any]:
+        """By name; none of one type of nodes among others, which takes all edges away by itself."""
+        data: Any = self.graph.data
+        if isinstance(data, NodeTypeGraph):
+            return {}
+        read = () if self.classifier is None else self.classifier.read(data)
+        return {name: getattr(data, name) for name in row_kinds(data, read, "edge")}
 
     def again(self, graph: Graph | None = None, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """The same model run again: on another graph, with gradients, or with an edited embedding.

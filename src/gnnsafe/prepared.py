@@ -112,6 +112,23 @@ class PreparedGraph:
         data = changed(self.data, **attributes, edge_index=edges.index)
         return PreparedGraph(data, edges, self._of_features, self.cached("without edges", Cache))
 
+    def without_messages(self, silent: Tensor, **attributes: Tensor) -> PreparedGraph:
+        """The same without the edges that lead from `silent` nodes to others; what was made of features goes along.
+
+        Args:
+            silent: A mask of nodes.
+            attributes: Those of edges, which lose the same rows.
+        """
+        self.check_unwritten()
+        source, target = self.edge_index
+        kept = ~silent[source] | (source == target)
+        edges = self.edges.cached(
+            ("without messages", silent.cpu().numpy().tobytes()),
+            lambda: Edges(self.edge_index[:, kept], self.num_nodes, reused=self.edges.reused),
+        )
+        data = changed(self.data, edge_index=edges.index, **{name: rows[kept] for name, rows in attributes.items()})
+        return PreparedGraph(data, edges, self._of_features, edges.cached("features", Cache))
+
     def both_ways(self) -> PreparedGraph:
         """The same with each edge in both directions, every one once: links that mean the same either way.
 

@@ -20,6 +20,7 @@ from gnnsafe.methods import (
     DiffusedKNN,
     Energy,
     Entropy,
+    FeatureDistance,
     GNNSafe,
     InDegree,
     Mahalanobis,
@@ -37,7 +38,10 @@ METHODS = [
     GNNSafe(), Energy(temperature=2.0), MSP(), MaxLogit(), Entropy(), GEN(), GKDE(), KNN(), Mahalanobis(), ViM(),
     DiffusedKNN(diffusion=2, steps=1), Propagated(Propagated(MSP(), steps=1), steps=3, alpha=0.3, isolated="decay"),
 ]  # fmt: skip
-PARTS = (CentredCosine(), Propagated(OutOfPlace("embedding"), steps=1), DegreeBalance(), InDegree(), OutDegree("low"))
+PARTS = (
+    CentredCosine(), FeatureDistance(), Propagated(FeatureDistance(), steps=2), DegreeBalance(), InDegree(),
+    Propagated(OutOfPlace("embedding"), steps=1), OutDegree("low"),
+)  # fmt: skip
 NEAR = TwoScale(  # with fewer steps: each of them is a job of Spark's
     surroundings=(Propagated(Energy(), 2), Propagated(Mahalanobis(), 2), DiffusedKNN(3, steps=2, bank=1000))
 )
@@ -101,6 +105,20 @@ def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
     calm, seen = (made.method.for_graph(made.method.rows(made.outputs(one))) for one in (new_graph("all"), graph))
     assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
+
+
+def check_far_off(name, opened, folder, *, undirected):
+    """Messages of nodes that are far off are left out of all but classes and degrees, in an engine as in memory."""
+    made, graph = detector(NEAR, undirected=undirected), new_graph("all")
+    graph.x[torch.arange(90) % 4 == 0] += 40.0
+    decided = made.decide(graph, false_alarm=0.1)
+    assert bool(made.method.silencing_)
+    check(*run(name, opened, folder, made, graph), decided)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_two_scale_beside_nodes_that_are_far_off(undirected, opened, tmp_path):
+    check_far_off("duckdb", opened, tmp_path, undirected=undirected)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

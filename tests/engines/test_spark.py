@@ -16,6 +16,7 @@ from tests.engines.test_equal import (
     METHODS,
     NEAR,
     check,
+    check_far_off,
     run,
     test_a_value_worked_out_by_hand,  # noqa: F401 - asked here, too
     test_false_discoveries_by_class_of_scaled_features_in_files,  # noqa: F401 - asked here, too
@@ -43,6 +44,10 @@ def name() -> str:
 def test_scores_are_memorys(method, opened, tmp_path):
     made, graph = detector(method), new_graph("all")
     check(*run("spark", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
+
+
+def test_two_scale_beside_nodes_that_are_far_off(opened, tmp_path):
+    check_far_off("spark", opened, tmp_path, undirected=True)
 
 
 @pytest.mark.parametrize(("backbone", "undirected"), [("GraphSAGE", True), ("APPNP", True), ("GIN", False)])

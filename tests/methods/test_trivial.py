@@ -16,6 +16,7 @@ from gnnsafe.methods import (
     Consensus,
     Degree,
     DegreeBalance,
+    FeatureDistance,
     FeatureNorm,
     InDegree,
     MeanCosine,
@@ -46,6 +47,22 @@ def test_mean_cosine_by_hand():
 
 def test_feature_norm_by_hand():
     assert scored(FeatureNorm()) == pytest.approx([0.0, 0.0, 5.0, 2.0])  # training norms 5, 5, 3
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("x", [X, X.to_sparse_csr()], ids=["dense", "csr"])
+def test_feature_distance_by_hand(x):
+    """Training rows (3, 4, 0), (0, 5, 0), (1, 2, 2): means 4/3, 11/3, 2/3, variances 14/9, 14/9, 8/9."""
+    squares = [(25, 1, 4), (16, 16, 4), (16, 121, 4), (1, 25, 16)]  # of 3 (x − μ)
+    expected = [one / 14 + two / 14 + three / 8 for one, two, three in squares]
+    assert scored(FeatureDistance(), x) == pytest.approx(expected)
+
+
+def test_a_feature_that_is_the_same_in_all_training_nodes_has_the_largest_deviation():
+    x = torch.tensor([[0.0, 7.0], [2.0, 7.0], [1.0, 9.0], [4.0, 7.0]])  # training rows: variance 8/3 and none
+    expected = [4 / (8 / 3), 0.0, 1 / (8 / 3) + 4 / (8 / 3), 4 / (8 / 3)]
+    assert scored(FeatureDistance(), x) == pytest.approx(expected)
+    assert scored(FeatureDistance(), torch.ones(4, 2)) == [0.0] * 4
 
 
 def test_nonzero_features_by_hand():

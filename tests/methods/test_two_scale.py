@@ -115,7 +115,10 @@ def test_usual_shares_by_hand():
     evidence[:12, 0], evidence[:30, 1], evidence[:30, 2], evidence[:, 3] = 9.0, 9.0, 9.0, torch.nan
     known = torch.zeros(36, 4)
     known[9:, 2], known[:, 3] = torch.nan, torch.nan
-    assert usual_shares(evidence, known).tolist() == pytest.approx([0.12, 0.1 + 0.3 / 6, 0.1 + 0.3 / 3, 0.1])
+    alone = torch.zeros(4, dtype=torch.bool)
+    assert usual_shares(evidence, known, alone).tolist() == pytest.approx([0.12, 0.1 + 0.3 / 6, 0.1 + 0.3 / 3, 0.1])
+    alone[1] = True  # that of features by themselves, as it is
+    assert usual_shares(evidence, known, alone).tolist() == pytest.approx([0.12, 0.3, 0.1 + 0.3 / 3, 0.1])
 
 
 PLAIN = torch.tensor([False, True, False, False, False])  # unlike: two, unknown: one, surroundings: two
@@ -289,20 +292,21 @@ def detector(blocks):
 def test_the_score_is_its_evidence_put_together(detector, blocks):
     method, outputs = detector.method, detector.outputs(blocks)
     evidence = method.rows(outputs)
-    assert evidence.shape == (120, 9)
+    assert evidence.shape == (120, 10)
     assert evidence[:, 3].isnan().all()  # the graph is undirected: degree balance says nothing
     energy = rarity(Energy().score(outputs), Energy().score(outputs)[blocks.val_mask])
-    torch.testing.assert_close(evidence[:, 5], energy)
+    torch.testing.assert_close(evidence[:, 6], energy)
     scored = method.scored(outputs)
-    usual = usual_shares(evidence, method.known_)
-    plain = (torch.arange(9) == 1) | (torch.arange(9) == 3)  # features and degrees are read without a model
-    found = Weights.of(excess(evidence, usual), 4, 2, plain)
+    place = torch.arange(10)
+    usual = usual_shares(evidence, method.known_, place == 4)
+    plain = (place == 1) | (place == 3) | (place == 4)  # features and degrees are read without a model
+    found = Weights.of(excess(evidence, usual), 5, 2, plain)
     means = method.known_.nanmean(dim=0)
     centred = [(rows - means).nan_to_num(0.0) for rows in (evidence, method.known_)]
     z, known = (rows @ found.each for rows in centred)
-    alone = found.each * (torch.arange(9) < 6)  # surroundings are the last three
+    alone = found.each * (place < 7)  # surroundings are the last three
     left = none_left(found, spread_of(centred[0] @ alone), centred[1] @ alone)
-    deciding = found.each * torch.tensor([1.0] * 6 + [float(left)] * 3)
+    deciding = found.each * torch.tensor([1.0] * 7 + [float(left)] * 3)
     own, known_own = (rows @ deciding for rows in centred)
     shift = added(found, left, spread_of(own), known_own)
     torch.testing.assert_close(scored.compared, continued_rarity(own - shift, known_own).float())
@@ -331,7 +335,7 @@ def test_p_values_go_by_own_evidence_unless_no_usual_node_is_left(detector, bloc
     method = detector.method
     usual = method.rows(detector.outputs(blocks))
     louder = usual.clone()
-    louder[:, 6:] += 5.0  # the surroundings of all, as beside OOD nodes
+    louder[:, 7:] += 5.0  # the surroundings of all, as beside OOD nodes
     seen = method.for_graph(usual)
     assert (seen.weighed(louder) > seen.weighed(usual)).all()
     torch.testing.assert_close(seen.comparable(louder), seen.comparable(usual))
@@ -407,8 +411,8 @@ def test_a_node_that_nobody_points_to_has_no_neighbours_to_be_unlike(detector, b
     alone = blocks.clone()
     alone.edge_index = alone.edge_index[:, alone.edge_index[1] != 7]
     evidence = detector.method.rows(detector.outputs(alone))[7]
-    assert evidence[:5].isnan().all()
-    assert evidence[5:].isfinite().all()  # its energy it has of its own
+    assert evidence[[0, 1, 2, 3, 5]].isnan().all()
+    assert evidence[[4, 6, 7, 8, 9]].isfinite().all()  # its features and its energy it has of its own
 
 
 def test_evidence_that_is_the_same_for_all_changes_no_order_and_lifts_no_graph(blocks, detector):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -111,10 +112,10 @@ class Answering(Scorer):
                 scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
             )
         require_whole("batch_size", batch_size, 1)
-        method = self.method
-        parts = self._parts(data, hops, method.base_reach, partial(rows_of, method))
-        answers = in_batches(parts, batch_size, logits=logits)
-        method = on_device(method, parts.graph.device).for_graph(answers.scores)
+        parts = self._parts(data, hops, self.method.base_reach, partial(rows_of, self.method))
+        method = on_device(self.method, parts.graph.device).looking_at(self._scaled(parts.graph))
+        answers = in_batches(replace(parts, score=partial(rows_of, method)), batch_size, logits=logits)
+        method = method.for_graph(answers.scores)
         scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
         self.method = scored.method
         return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)

@@ -204,13 +204,17 @@ class Scorer:
         return graph
 
     def _outputs(self, graph: PreparedGraph, *, first: bool = False) -> Outputs:
-        if (scaling := self.scaling) is not None:
-            bare = graph
-            scaled = bare.cached(scaling, lambda: bare.with_features(scaling(bare.x)))
-            graph = scaled.labelled_as(bare.data)  # it may be kept from one with other labels
+        graph = self._scaled(graph)
         if self.classifier is None:
             return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
         return probe(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
+
+    def _scaled(self, graph: PreparedGraph) -> PreparedGraph:
+        """The graph as the model reads it."""
+        if (scaling := self.scaling) is None:
+            return graph
+        scaled = graph.cached(scaling, lambda: graph.with_features(scaling(graph.x)))
+        return scaled.labelled_as(graph.data)  # it may be kept from one with other labels
 
     def _passed(self, graph: PreparedGraph) -> tuple[str, ...]:
         read = () if self.classifier is None else self.classifier.read(graph)

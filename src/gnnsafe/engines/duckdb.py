@@ -152,18 +152,28 @@ class DuckDB(Engine):
 
     def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> FileTable:
         """The nodes' features through the step, in the order in which they come; then the edges, by these numbers."""
-        for file in self.folder.iterdir():  # of a graph before
-            if file.is_file():
+        for file in self.folder.iterdir():  # of a graph before; tables in SQL are written over
+            if file.is_file() and file.suffix != ".parquet":
                 file.unlink()
         files, nodes = self._nodes(graph, step)
         numbering = numbered(self, graph, nodes)
         self.grid, counts = self._edges(graph, numbering, nodes, width, leaving)
         self.nodes = nodes
-        with self._full_disk(), Writer(self.folder, "counts", dict.fromkeys(counts, Column(1, "int64"))) as writer:
-            for start, stop in spans(nodes, BATCH):
-                writer.add({name: torch.from_numpy(part[start:stop])[:, None] for name, part in counts.items()})
-        self.counts = writer.files
+        self.counts = self._counted("counts", counts)
         return FileTable(files)
+
+    def silence(self, table: FileTable, column: str) -> FileTable:
+        """By the grid, cell after cell."""
+        with self._full_disk():
+            silent = table.files[column].rows(0, self.nodes)[:, 0].numpy() != 0
+            self.counts = {**self.counts, **self._counted("heard", {"count": self.grid.silence(silent)})}
+        return table
+
+    def _counted(self, name: str, counts: dict[str, Any]) -> dict[str, ColumnFile]:
+        with self._full_disk(), Writer(self.folder, name, dict.fromkeys(counts, Column(1, "int64"))) as writer:
+            for start, stop in spans(self.nodes, BATCH):
+                writer.add({name: torch.from_numpy(part[start:stop])[:, None] for name, part in counts.items()})
+        return writer.files
 
     def after(self, table: FileTable, step: Step) -> FileTable:
         """Range of targets after range: sums where the step aggregates, then its function a batch at a time."""

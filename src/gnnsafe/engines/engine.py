@@ -15,7 +15,7 @@ from gnnsafe.engines.sources import is_remote
 from gnnsafe.engines.workspace import check_absent
 from gnnsafe.errors import require
 
-__all__ = ["COUNTS", "LEAVING", "Block", "Column", "Engine", "Function", "Step"]
+__all__ = ["COMING", "COUNTS", "LEAVING", "Block", "Column", "Engine", "Function", "Step"]
 
 Block = Mapping[str, Tensor]
 """Some rows of a table: a matrix [rows, width] for each of its columns."""
@@ -26,8 +26,8 @@ Function = Callable[[Block], dict[str, Tensor]]
 COUNTS = ("count", "loops")
 """Columns of every table: how many edges from other nodes point to the node, and how many from itself."""
 
-LEAVING = "leaving"
-"""Another, where it is wanted: how many edges leave the node for others."""
+LEAVING, COMING = "leaving", "coming"
+"""Others, where they are wanted: how many edges leave the node for others, and how many come, of silent nodes too."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,14 @@ class Engine(ABC):
     def read(self, graph: GraphTables, step: Step, *, width: int, leaving: bool) -> Any:
         """The step's table of the nodes' features, a column `value`; edges are made ready for sums of that width.
 
-        With `leaving` every table has that column too.
+        With `leaving` every table has the columns `leaving` and `coming` too.
+        """
+
+    @abstractmethod
+    def silence(self, table: Any, column: str) -> Any:
+        """The same table of a graph without the edges that lead from nodes whose number in that column is not 0.
+
+        Sums leave these edges out from now on, and `count` counts the others.
         """
 
     @abstractmethod

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 
 from gnnsafe.engines.columns import ColumnFile, spans
-from gnnsafe.engines.engine import LEAVING
+from gnnsafe.engines.engine import COMING, LEAVING
 from gnnsafe.tiles import by_target
 
 __all__ = ["EdgeGrid", "GridWriter"]
@@ -53,6 +53,20 @@ class EdgeGrid:
                 held[number] = values.rows(start, stop)
             self._add(total, held[number], low // self.targets, number)
         return total
+
+    def silence(self, silent: Any) -> Any:
+        """Take away the edges from nodes in a mask; returns how many point to each node then."""
+        counts = np.zeros(self.nodes, dtype=np.int32)
+        for row, (low, high) in enumerate(spans(self.nodes, self.targets)):
+            for column, (start, _) in enumerate(spans(self.nodes, self.sources)):
+                paths = [self.folder / f"{name}-{row}-{column}" for name in ("starts", "sources")]
+                starts, sources = np.fromfile(paths[0], np.int64), np.fromfile(paths[1], np.int32)
+                heard = ~silent[start + sources.astype(np.int64)]
+                starts = np.concatenate([[0], np.cumsum(heard)])[starts]
+                starts.astype(np.int64).tofile(paths[0])
+                sources[heard].tofile(paths[1])
+                counts[low:high] += np.diff(starts).astype(np.int32)
+        return counts
 
     def _add(self, total: Tensor, values: Tensor, row: int, column: int) -> None:
         starts = np.fromfile(self.folder / f"starts-{row}-{column}", np.int64)
@@ -135,7 +149,7 @@ class GridWriter:
             sources.astype(np.int32, copy=False).tofile(self.grid.folder / f"sources-{row}-{column}")
             advance()
         loops = np.minimum(self.loops, 1) if self.both_ways else self.loops
-        return self.grid, {"count": counts, "loops": loops, **({LEAVING: left} if leaving else {})}
+        return self.grid, {"count": counts, "loops": loops, **({LEAVING: left, COMING: counts} if leaving else {})}
 
     def _sorted(self, path: Path, rows: int) -> tuple[Any, Any]:
         pairs = np.fromfile(path, np.int32).reshape(-1, 2).T

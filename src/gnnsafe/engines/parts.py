@@ -21,7 +21,7 @@ from gnnsafe.engines.engine import Block, Column
 from gnnsafe.engines.formulas import diffused, mean
 from gnnsafe.engines.stages import Stage
 from gnnsafe.engines.support import innermost, reads_embeddings
-from gnnsafe.methods import CentredCosine, DiffusedKNN, Energy, GNNSafe, Method, OutOfPlace, Propagated
+from gnnsafe.methods import CentredCosine, DiffusedKNN, Energy, FeatureDistance, GNNSafe, Method, OutOfPlace, Propagated
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.propagation import Propagation
@@ -69,8 +69,8 @@ def part_stages(methods: Sequence[Method], task: Task, width: int, described: Se
 
 
 def _by_itself(methods: Sequence[Method], task: Task) -> Stage:
-    listening = {**of_kind(methods, OutOfPlace), **of_kind(methods, DiffusedKNN), **of_kind(methods, CentredCosine)}
-    own = {number: innermost(method) for number, method in enumerate(methods) if number not in listening}
+    others = (OutOfPlace, DiffusedKNN, CentredCosine, FeatureDistance)  # whose scores are there, or come later
+    own = {number: inner for number, inner in enumerate(map(innermost, methods)) if not isinstance(inner, others)}
     embedding = ("embedding",) if any(map(reads_embeddings, own.values())) else ()
     makes = {**said(methods, task), **{part(number): Column() for number in own}}
     return Stage(partial(_own_scores, own, task, "energy" in makes), makes, ("value", *embedding))
@@ -127,7 +127,7 @@ def rows_as_outputs(logits: Tensor, task: Task, block: Block) -> Outputs:
     none = torch.empty(2, 0, dtype=torch.int64)
     edges = Edges(none, len(logits), reused=False)
     if "leaving" in block:
-        leaving, coming = ((block[name] + block["loops"])[:, 0] for name in ("leaving", "count"))
+        leaving, coming = ((block[name] + block["loops"])[:, 0] for name in ("leaving", "coming"))
         edges.part_of(leaving.double, coming.double)
     graph = PreparedGraph(SimpleNamespace(x=logits[:, :0], edge_index=none), edges)
     return Outputs(logits, graph, task, embedded=block.get("embedding"))

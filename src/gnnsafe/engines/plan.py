@@ -22,15 +22,16 @@ from gnnsafe.engines.parts import alone, of_kind, part, part_stages, said
 from gnnsafe.engines.stages import Stage, merged, steps_of
 from gnnsafe.engines.support import check_method, check_model, reads_degrees, reads_embeddings
 from gnnsafe.engines.weighing import evidence, weighed
-from gnnsafe.methods import CentredCosine, Method, OutOfPlace, TwoScale
+from gnnsafe.methods import CentredCosine, FeatureDistance, Method, OutOfPlace, TwoScale
 from gnnsafe.methods.likeness import cosines, directions
 from gnnsafe.outputs import Classifier
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.scaling import FeatureScaling
 
-__all__ = ["ScoringPlan", "detector_plan", "logits_plan", "widest"]
+__all__ = ["DECIDED", "ScoringPlan", "detector_plan", "logits_plan", "widest"]
 
 DECIDED = {"score": Column(1), "p_value": Column(1, "float64")}
+FAR = "far"  # a column: 1 where features are further off than any validation node's
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class ScoringPlan:
     """Whether tables have a column `leaving`."""
     rest: Callable[[Engine, Any], Any] | None = None
     """What is to be done to the table after the steps, where that depends on all nodes together."""
+    silences: Callable[[Engine, Any], bool] | None = None
+    """Whether the table after the steps has so many nodes that are far off that none of these is to be heard."""
+    silent: str = FAR
+    """The column of the first table that says which they are."""
 
 
 def detector_plan(
@@ -60,9 +65,11 @@ def detector_plan(
     check_method(method, logits_only=False)
     model = copy.deepcopy(model).eval().requires_grad_(False)
     parts = method.parts() if isinstance(method, TwoScale) else (method,)
-    beside = [*map(alone, of_kind(parts, OutOfPlace)), *map(part, of_kind(parts, CentredCosine))]
+    further = method.further_off if isinstance(method, TwoScale) and method.distance is not None else None
+    own = [*of_kind(parts, CentredCosine), *of_kind(parts, FeatureDistance)]
+    beside = [*map(alone, of_kind(parts, OutOfPlace)), *map(part, own), *([FAR] if further else [])]
     steps = backbone_steps(model, embedding=any(map(reads_embeddings, parts)), kept=tuple(beside))
-    steps = _beside(steps, model, parts, task)
+    steps = _beside(steps, model, parts, task, further)
     described = [_width(steps, alone(number)) for number in of_kind(parts, OutOfPlace)]
     stages = part_stages(parts, task, _width(steps, "embedding"), described)
     first, *rest = steps
@@ -70,7 +77,8 @@ def detector_plan(
         first = replace(first, function=partial(_after, scaling, first.function))
     plan = _decided_plan(stages, method, parts, calibration, task)
     out_degrees = any(map(reads_degrees, parts))
-    return replace(plan, steps=[first, *merged([*rest, *plan.steps])], out_degrees=out_degrees)
+    silent = next((name for name in first.makes if name in (FAR, _held(FAR))), FAR)
+    return replace(plan, steps=[first, *merged([*rest, *plan.steps])], out_degrees=out_degrees, silent=silent)
 
 
 def logits_plan(method: Method, calibration: Calibration, *, task: Task = "multiclass") -> ScoringPlan:
@@ -95,10 +103,11 @@ def _decided_plan(
 ) -> ScoringPlan:
     beside = said(parts, task)
     if isinstance(method, TwoScale):
-        steps = steps_of([*stages, evidence(method)], ["value", *beside])
-        return ScoringPlan(
-            steps, frozenset({*beside, *DECIDED}), rest=partial(weighed, method, calibration, tuple(beside))
-        )
+        far = [FAR] if method.distance is not None else []
+        steps = steps_of([*stages, evidence(method)], ["value", *beside, *far])
+        rest = partial(weighed, method, calibration, tuple(beside))
+        silences = partial(_many_far, method) if far else None
+        return ScoringPlan(steps, frozenset({*beside, *DECIDED}), rest=rest, silences=silences)
     reads = ("part0", *(("predicted",) if calibration.classes is not None else ()))
     steps = steps_of([*stages, Stage(partial(_decided, calibration), DECIDED, reads)], [*DECIDED, *beside])
     return ScoringPlan(steps, frozenset({*beside, *DECIDED}))
@@ -109,9 +118,14 @@ def _width(steps: Sequence[Step], name: str) -> int:
     return next((step.makes[name].width for step in steps if name in step.makes), 0)
 
 
-def _beside(steps: Sequence[Step], model: Any, parts: Sequence[Method], task: Task) -> list[Step]:
-    """The model's steps, with what methods read of features beside them: a node without edges, and its directions."""
+def _beside(
+    steps: Sequence[Step], model: Any, parts: Sequence[Method], task: Task, further: Callable[[Tensor], Tensor] | None
+) -> list[Step]:
+    """The model's steps, with what methods read of features: how far off, without edges, and their directions."""
     first, *rest = steps
+    if distances := of_kind(parts, FeatureDistance):
+        makes = {**{part(number): Column() for number in distances}, **({FAR: Column(1, "int64")} if further else {})}
+        first = Step(partial(_both, first.function, partial(_distances, distances, further)), {**first.makes, **makes})
     if places := of_kind(parts, OutOfPlace):
         ask = partial(_alone, Classifier(model, task=task), places)
         found = ask({"value": torch.zeros(1, model.in_channels)})
@@ -119,7 +133,7 @@ def _beside(steps: Sequence[Step], model: Any, parts: Sequence[Method], task: Ta
         first = Step(partial(_both, first.function, ask), makes)
     if not (centred := of_kind(parts, CentredCosine)):
         return [first, *rest]
-    held = {f"held_{name}": column for name, column in first.makes.items()}
+    held = {_held(name): column for name, column in first.makes.items()}
     width = sum(len(method.centre_) for method in centred.values())
     makes = {part(number): Column() for number in centred}
     return [
@@ -137,19 +151,40 @@ def _alone(classifier: Classifier, places: dict[int, OutOfPlace], block: Block) 
     return {alone(number): method.rows_of(outputs) for number, method in places.items()}
 
 
+def _distances(
+    methods: dict[int, FeatureDistance], further: Callable[[Tensor], Tensor] | None, block: Block
+) -> dict[str, Tensor]:
+    found = {part(number): method.distances(block["value"])[:, None] for number, method in methods.items()}
+    return {**found, **({FAR: further(next(iter(found.values()))).long()} if further else {})}
+
+
+def _many_far(method: TwoScale, engine: Engine, table: Any) -> bool:
+    far, nodes = engine.total(table, _far_counts)
+    return bool(method.with_far(far / nodes).silencing_)
+
+
+def _far_counts(block: Block) -> dict[str, Tensor]:
+    return {"total": torch.stack([block[FAR].sum(), torch.tensor(len(block[FAR]))])}
+
+
 def _both(one: Function, two: Function, block: Block) -> dict[str, Tensor]:
     return {**one(block), **two(block)}
 
 
 def _directed(centred: dict[int, CentredCosine], function: Function, block: Block) -> dict[str, Tensor]:
     rows = torch.cat([directions(block["value"], method.centre_) for method in centred.values()], dim=1)
-    return {"value": rows, **{f"held_{name}": made for name, made in function(block).items()}}
+    return {"value": rows, **{_held(name): made for name, made in function(block).items()}}
 
 
 def _likened(centred: dict[int, CentredCosine], names: Sequence[str], block: Block) -> dict[str, Tensor]:
     pairs = zip(block["value"].chunk(len(centred), dim=1), mean(block, "decay").chunk(len(centred), dim=1), strict=True)
     scores = {part(number): -cosines(*pair)[:, None] for number, pair in zip(centred, pairs, strict=True)}
-    return {**scores, **{name: block[f"held_{name}"] for name in names}}
+    return {**scores, **{name: block[_held(name)] for name in names}}
+
+
+def _held(name: str) -> str:
+    """The name of a column while another step goes before the one that reads it."""
+    return f"held_{name}"
 
 
 def _decided(calibration: Calibration, block: Block) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ import torch
 from gnnsafe.calibration import Calibration
 from gnnsafe.detector import Detector
 from gnnsafe.engines.engine import Engine
-from gnnsafe.engines.inputs import graph_tables
-from gnnsafe.engines.plan import ScoringPlan, detector_plan, logits_plan, widest
+from gnnsafe.engines.inputs import GraphTables, graph_tables
+from gnnsafe.engines.plan import DECIDED, ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.summary import Summary, summarise
 from gnnsafe.engines.texts import counted_p_values, flagged_rows
 from gnnsafe.errors import NotFittedError, require
@@ -160,18 +160,22 @@ def _carried_out(
     class_names: tuple[Any, ...] | None,
     settings: dict[str, Any],
 ) -> Summary:
-    first, *rest = plan.steps
     graph = graph_tables(engine, nodes, edges, **settings)
     with progress("Scoring", len(plan.steps) + 4) as advance:
-        table = engine.read(graph, first, width=widest(plan.steps), leaving=plan.out_degrees)
-        advance()
-        for step in rest:
-            table = engine.after(table, step)
-            log.info("made %s", ", ".join(step.makes) or "no new column")
-            advance()
+        table = _stepped(engine, plan, graph, advance)
+        if silent := plan.silences is not None and plan.silences(engine, table):
+            log.info("many nodes have features that are far off: all steps again, without the edges from these")
+            engine.name_rows("heard", table)
+            engine.create("said", f"SELECT id, {', '.join(sorted(plan.columns - {*DECIDED}))} FROM heard")
+            table = _stepped(engine, plan, graph, advance, silent=True)
         table = table if plan.rest is None else plan.rest(engine, table)
         advance()
-        engine.name_rows("decided", table)
+        if silent:  # classes are the model's own
+            engine.name_rows("weighed", table)
+            kept = ", ".join(f"w.{name}" for name in (*DECIDED, *(["moment"] if graph.times else [])))
+            engine.create("decided", f"SELECT said.*, {kept} FROM said JOIN weighed AS w ON said.id = w.id")
+        else:
+            engine.name_rows("decided", table)
         _check_energies(engine, plan)
         name = _chosen(engine, asked.nodes)
         with warned_after():
@@ -183,6 +187,21 @@ def _carried_out(
             engine.write(flagged_rows(_named(name, class_names, plan), limit, columns), out)
         advance()
     return said
+
+
+def _stepped(
+    engine: Engine, plan: ScoringPlan, graph: GraphTables, advance: Callable[[], None], *, silent: bool = False
+) -> Any:
+    """The table after the plan's steps."""
+    first, *rest = plan.steps
+    table = engine.read(graph, first, width=widest(plan.steps), leaving=plan.out_degrees)
+    table = engine.silence(table, plan.silent) if silent else table
+    advance()
+    for step in rest:
+        table = engine.after(table, step)
+        log.info("made %s", ", ".join(step.makes) or "no new column")
+        advance()
+    return table
 
 
 def _check_entered(engine: object) -> None:

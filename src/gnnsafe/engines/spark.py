@@ -20,7 +20,7 @@ import torch
 from gnnsafe import errors
 from gnnsafe.engines.batches import arrow_table, feature_rows
 from gnnsafe.engines.cluster import Storage, beside, check_java, check_master, pandas_unmentioned, started
-from gnnsafe.engines.engine import COUNTS, LEAVING, Block, Column, Engine, Function, Step
+from gnnsafe.engines.engine import COMING, COUNTS, LEAVING, Block, Column, Engine, Function, Step
 from gnnsafe.engines.inputs import FeatureColumns, GraphTables
 from gnnsafe.engines.numbering import check_ids, unknown_ends
 from gnnsafe.engines.sources import check_there, is_delta, is_remote
@@ -176,13 +176,29 @@ class Spark(Engine):
             self._named("ids", self.spark.sql(f"SELECT id FROM ({graph.nodes}) AS nodes"))
             check_ids(self, graph)
             self._edges(graph)
-            self._counts = (*COUNTS, LEAVING) if leaving else COUNTS
+            self._counts = (*COUNTS, LEAVING, COMING) if leaving else COUNTS
             self._times = graph.times
             degrees = self.spark.sql(_counting(graph.nodes, leaving=leaving))
             if graph.times:
                 self._stored("moments", self.spark.sql(f"SELECT id, moment FROM ({graph.nodes}) AS nodes"))
             read = partial(_features, graph.rows, step)
             return self._mapped(degrees, read, step.makes, {})
+
+    def silence(self, table: Frame, column: str) -> Frame:
+        """The edges that are left and their counts are stored."""
+        with self._one_line("the plan"):
+            silent = f"(SELECT id FROM {table.view} WHERE {column}_0 <> 0) AS s ON e.source = s.id"
+            heard = f"LEFT JOIN {silent} WHERE s.id IS NULL OR e.source = e.target"
+            self.create("heard_edges", f"SELECT e.source, e.target FROM all_edges AS e {heard}")
+            self._named("all_edges", self.spark.table("heard_edges"))
+            counts = "SELECT target, count(*) AS heard FROM all_edges WHERE source <> target GROUP BY target"
+            names = ", ".join(f"t.{name}" for name in self.spark.table(table.view).columns if name != "count")
+            query = f"SELECT {names}, COALESCE(h.heard, 0) AS count FROM {table.view} AS t LEFT JOIN ({counts}) AS h"
+            self._made += 1
+            view = f"step{self._made}"
+            self._stored(view, self.spark.sql(f"{query} ON t.id = h.target"))
+            self.storage.remove(table.view)
+            return Frame(view, table.columns)
 
     def _edges(self, graph: GraphTables) -> None:
         ((total,),) = self.rows(f"SELECT count(*) FROM ({graph.edges}) AS e")
@@ -276,7 +292,7 @@ def _counting(nodes: str, *, leaving: bool) -> str:
     if not leaving:
         return text
     return (
-        f"SELECT n.*, COALESCE(o.leaving, 0) AS {LEAVING} FROM ({text}) AS n LEFT JOIN "
+        f"SELECT n.*, COALESCE(o.leaving, 0) AS {LEAVING}, n.count AS {COMING} FROM ({text}) AS n LEFT JOIN "
         "(SELECT source, count(*) AS leaving FROM all_edges WHERE source <> target GROUP BY source) AS o "
         "ON n.id = o.source"
     )

@@ -16,6 +16,7 @@ from gnnsafe.methods import (
     DiffusedKNN,
     Energy,
     Entropy,
+    FeatureDistance,
     GNNSafe,
     InDegree,
     Mahalanobis,
@@ -34,7 +35,7 @@ __all__ = ["check_method", "check_model", "check_saved", "innermost", "reads_deg
 LOGITS = (MSP, MaxLogit, Entropy, GEN, Energy, GNNSafe, GKDE)
 EMBEDDINGS = (KNN, Mahalanobis, DiffusedKNN, ViM)
 DEGREES = (DegreeBalance, InDegree, OutDegree)
-ALL = (*LOGITS, *EMBEDDINGS, *DEGREES, OutOfPlace, CentredCosine)
+ALL = (*LOGITS, *EMBEDDINGS, *DEGREES, OutOfPlace, CentredCosine, FeatureDistance)
 REMEDY = "score in memory (--engine memory), or by another method: gnnsafe refit … --method two-scale"
 LOGITS_REMEDY = "fit and calibrate a detector with one of these"
 FOREIGN = "write its logits to a table and take score-logits"

@@ -40,7 +40,7 @@ def explain(
     scored = scored_part(method, outputs) if part else method.scored(outputs)
     method, edges, compared = scored.method, outputs.graph.edges, scored.compared.cpu()
     reasons = method.reasons(scored.rows[node])
-    pieces = evidence(method.parts(), reasons.addends, outputs, node)
+    pieces = evidence(method.parts(), reasons.addends, method.heard(outputs), node)
     own = method.weighed(scored.rows).float()
     whole = shares(own, method.propagation, edges, node)
     p_value, calibrated = _standing(calibration, outputs, compared, node)

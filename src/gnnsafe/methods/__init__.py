@@ -22,6 +22,7 @@ from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.energy_head import EnergyHead
 from gnnsafe.methods.entropy import Entropy
 from gnnsafe.methods.evidential_probe import EvidentialProbe
+from gnnsafe.methods.feature_distance import FeatureDistance
 from gnnsafe.methods.feature_norm import FeatureNorm
 from gnnsafe.methods.gebm import GEBM
 from gnnsafe.methods.gen import GEN
@@ -69,6 +70,7 @@ __all__ = [
     "EnergyHead",
     "Entropy",
     "EvidentialProbe",
+    "FeatureDistance",
     "FeatureNorm",
     "GNNSafe",
     "InDegree",
@@ -116,6 +118,7 @@ _OWN: dict[str, type[Method]] = {
     "gebm": GEBM,
     "mean-cosine": MeanCosine,
     "centred-cosine": CentredCosine,
+    "feature-distance": FeatureDistance,
     "feature-norm": FeatureNorm,
     "nonzero-features": NonzeroFeatures,
     "degree": Degree,

@@ -17,6 +17,7 @@ from gnnsafe.methods.reasons import Reasons
 from gnnsafe.methods.scored import Scored, scored_rows
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.propagation import Propagation
 
 __all__ = ["Kind", "Method", "fitted"]
@@ -114,6 +115,28 @@ class Method(metaclass=PlainNumbers):
     def says(self) -> str:
         """What a high score says of a node, in plain words for `explain`; a class says it by `says = "…"`."""
         return type(self).__name__
+
+    def looking_at(self, graph: PreparedGraph) -> Self:
+        """The method, having looked at a whole graph before it is asked about nodes: itself, unless it minds others.
+
+        Args:
+            graph: The graph.
+
+        Returns:
+            A method that reads nodes of this graph.
+        """
+        return self
+
+    def heard(self, outputs: Outputs) -> Outputs:
+        """The outputs that its parts read: these, unless some nodes are not to be heard by their neighbours.
+
+        Args:
+            outputs: The model's outputs on a graph.
+
+        Returns:
+            The same, or the model's outputs on fewer edges.
+        """
+        return outputs
 
     def rows(self, outputs: Outputs) -> Tensor:
         """What it knows of each node: its base scores, or, of a method that weighs them, evidence [nodes, parts].
@@ -239,7 +262,7 @@ class Method(metaclass=PlainNumbers):
             Scores, what p-values compare, and the method for parts of this graph.
         """
         with without_modes():
-            method = on_device(self, outputs.logits.device)
+            method = on_device(self, outputs.logits.device).looking_at(outputs.graph)
             rows = method.rows(outputs)
             return scored_rows(method.for_graph(rows), rows, outputs.graph.edges, len(outputs.logits))
 

@@ -26,6 +26,6 @@ class FeatureNorm(Typicality):
         """‖x‖₂."""
         x = outputs.graph.x
         if x.layout == torch.sparse_csr:
-            rows, entries = entries_by_row(x)
+            rows, _, entries = entries_by_row(x)
             return sums_by_row(rows, entries.square(), x.shape[0]).sqrt()
         return lengths(full_precision(x))

@@ -25,7 +25,7 @@ class NonzeroFeatures(Typicality):
         """How many features of each node are not 0."""
         x = outputs.graph.x
         if x.layout == torch.sparse_csr:
-            rows, entries = entries_by_row(x)
+            rows, _, entries = entries_by_row(x)
             return sums_by_row(rows, (entries != 0).double(), x.shape[0])
         count: Tensor = torch.linalg.vector_norm(x, ord=0, dim=1)  # six times faster than count_nonzero
         return count

@@ -70,7 +70,7 @@ class ODIN(Method):
 
 def _root_mean_square(x: Tensor, mask: Tensor) -> float:
     if x.layout == torch.sparse_csr:
-        rows, entries = entries_by_row(x)
+        rows, _, entries = entries_by_row(x)
         entries = entries[mask[rows]]
     else:
         entries = x[mask].double()

@@ -68,10 +68,11 @@ def graph_in_words(
     around: float,
     rarity: float,
     compared: float,
+    silencing: float,
 ) -> tuple[str, ...]:
     """How rare a node's evidence is, where odd nodes stand, how odd the graph is, and what p-values leave out of it.
 
-    That is what surroundings added (`around`), the lift, and the shift δ.
+    That is what surroundings added (`around`), the lift, and the shift δ. Nodes that are far off may not be heard.
     """
     together = (
         "Odd nodes are unlike their neighbours",
@@ -89,6 +90,7 @@ def graph_in_words(
         f"{_by(regions, together)} in this graph (t = {regions:.2f}), "
         f"which as a whole is {_by(openness, ('usual', 'half odd', 'odd'))} (openness {openness:.2f}): "
         f"surroundings count {much} (w = {surroundings:.2f} of 2).",
+        *(["Many nodes have features that are far off: their neighbours are judged without them."] * (silencing > 0)),
         *([f"p-values compare {compared:.4g}: without {' and without '.join(without)}."] if without else []),
     )
 

@@ -53,15 +53,15 @@ def quantiles(values: Tensor, shares: Sequence[float]) -> Tensor:
     return torch.stack([torch.lerp(*end, place % 1) for end, place in zip(ends, places, strict=True)])
 
 
-def entries_by_row(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The row of each entry of a CSR tensor, and the entry in double precision; those of one place are summed."""
+def entries_by_row(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Row and column of each entry of a CSR tensor, and the entry in double precision; one place has one entry."""
     starts, entries = x.crow_indices(), x.values().double()
     rows = torch.arange(x.shape[0], device=x.device).repeat_interleave(starts.diff())
     places = rows * x.shape[1] + x.col_indices()
     if bool((places.diff() > 0).all()):
-        return rows, entries
+        return rows, x.col_indices(), entries
     distinct, which = torch.unique(places, return_inverse=True)
-    return distinct // x.shape[1], sums_by_row(which, entries, len(distinct))
+    return distinct // x.shape[1], distinct % x.shape[1], sums_by_row(which, entries, len(distinct))
 
 
 def sums_by_row(rows: Tensor, entries: Tensor, num_rows: int) -> Tensor:

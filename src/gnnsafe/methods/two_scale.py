@@ -17,6 +17,7 @@ from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.evidence import Compared, continued_rarity
+from gnnsafe.methods.feature_distance import FeatureDistance
 from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
@@ -32,6 +33,7 @@ from gnnsafe.methods.weighing import (
     usual_shares,
 )
 from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
 from gnnsafe.scores import saturated
 
 __all__ = ["TwoScale"]
@@ -39,12 +41,14 @@ __all__ = ["TwoScale"]
 BANK = 1000  # training nodes that a node is compared with
 ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
 LIFT = 4.0  # of all nodes of a graph that is odd as a whole
+ROUNDING = 1e-4  # of a distance, relative to it
+MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
 KINDS = ("unlike", "unknown", "surroundings")
 
 
 def _unlike() -> tuple[Method, ...]:
-    """Is the node unlike those that point to it, or placed as no other is?"""
-    return OutOfPlace(), CentredCosine(), OutOfPlace("embedding"), DegreeBalance()
+    """Is the node unlike those that point to it, placed as no other is, or its features far off?"""
+    return OutOfPlace(), CentredCosine(), OutOfPlace("embedding"), DegreeBalance(), FeatureDistance()
 
 
 def _unknown() -> tuple[Method, ...]:
@@ -63,11 +67,16 @@ class TwoScale(Method):
 
     E says how rare a score is among ID validation nodes, for own evidence among those of about the same in-degree;
     `gnnsafe.methods.weighing` has the formulae. Own evidence: a prediction, features and an embedding `unlike` the
-    neighbours', and many edges out and few in; an embedding `unknown` to training nodes, and energy. Evidence of the
-    `surroundings`: energy, Mahalanobis and KNN distance, propagated far; it counts little where odd nodes are scattered
-    among others and most where they stand together, so the score suits OOD nodes among ID nodes and a region (a new
-    class) or a graph of their own. Which it is the graph says, beside the one that was fitted. Evidence that finds
-    nothing in a graph hardly counts in it. KNN compares with at most 1,000 training nodes.
+    neighbours', many edges out and few in, and features far from training nodes'; an embedding `unknown` to training
+    nodes, and energy. Evidence of the `surroundings`: energy, Mahalanobis and KNN distance, propagated far; it counts
+    little where odd nodes are scattered among others and most where they stand together, so the score suits OOD nodes
+    among ID nodes and a region (a new class) or a graph of their own. Which it is the graph says, beside the one that
+    was fitted. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training
+    nodes.
+
+    A node whose own features are further off than any validation node's makes all around it look unknown to the model.
+    Where there are many such nodes (one in 200 more than in the graph that was fitted, and than chance puts there),
+    evidence is read from the model without the edges that lead from them to others: they are odd, their neighbours not.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
@@ -100,6 +109,12 @@ class TwoScale(Method):
     regions_: Tensor = fitted()
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
+    farthest_: Tensor = fitted()
+    """How far off the features of a validation node are at most; infinite where none is asked."""
+    usual_far_: Tensor = fitted()
+    """The share of nodes that are further off, in the graph that was fitted."""
+    silencing_: Tensor = fitted()
+    """Whether nodes that are further off are not heard, in the graph that was seen last."""
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -134,10 +149,46 @@ class TwoScale(Method):
         scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
         self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
         self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
-        rows = self.evidence(scores, degrees)
-        self.usual_ = usual_shares(rows, self.known_)
+        rows, distance = self.evidence(scores, degrees), self.distance
+        alone = torch.tensor([method is distance for method in self.parts()], device=rows.device)
+        self.usual_ = usual_shares(rows, self.known_, alone)
+        known = scores.new_full((1,), torch.inf) if distance is None else self.calibration_[:, alone]
+        self.farthest_, self.silencing_ = known.amax(), torch.zeros_like(held_out[0])
+        self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
+
+    @property
+    def distance(self) -> FeatureDistance | None:
+        """The part that says how far off a node's own features are; None too where no other runs the model again."""
+        again = any(isinstance(method, OutOfPlace) for method in self.unlike)
+        found = (method for method in self.unlike if isinstance(method, FeatureDistance) and again)
+        return next(found, None)
+
+    def far(self, graph: PreparedGraph) -> Tensor:
+        """A mask of nodes whose features are further off than any validation node's."""
+        if self.distance is None:
+            return torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+        return self.further_off(self.distance.of_graph(graph))
+
+    def further_off(self, distances: Tensor) -> Tensor:
+        """The same, of their distances."""
+        return distances > self.farthest_ * (1 + ROUNDING)
+
+    def looking_at(self, graph: PreparedGraph) -> TwoScale:
+        """The same, that hears no node which is far off, if there are many in this graph."""
+        return self.with_far(self.far(graph).double().mean())
+
+    def with_far(self, share: Tensor) -> TwoScale:
+        """The same by the share of nodes that are far off."""
+        new = copy.copy(self)
+        chance = 3 / (len(self.known_) + 1)  # one such node in n + 1 is beyond n others, and seldom three
+        new.silencing_ = share - self.usual_far_ > MANY + chance
+        return new
+
+    def heard(self, outputs: Outputs) -> Outputs:
+        """The outputs without the edges that lead from nodes which are far off, where these are many."""
+        return outputs.without_messages(self.far(outputs.graph)) if bool(self.silencing_) else outputs
 
     def rows(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [nodes, parts]; NaN where it says nothing."""
@@ -145,8 +196,9 @@ class TwoScale(Method):
         fits = list(self.calibration_.shape) == size and list(self.known_.shape) == size
         require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
         outputs = outputs.with_embeddings()
-        scores = torch.stack([method.score(outputs) for method in self.parts()], dim=1)
-        return self.evidence(scores, outputs.graph.edges.in_degrees)
+        heard = self.heard(outputs)
+        scores = [method.score(outputs if isinstance(method, DegreeBalance) else heard) for method in self.parts()]
+        return self.evidence(torch.stack(scores, dim=1), heard.graph.edges.in_degrees)
 
     def for_graph(self, rows: Tensor) -> TwoScale:
         """The same with the weights of a graph, its openness, and what trouble in it has added to usual nodes."""
@@ -211,6 +263,7 @@ class TwoScale(Method):
             "around": float(self.weighted(row[None]) - self.decided(row[None])),
             "rarity": float(self._rarity(self.weighted(row[None]))),
             "compared": float(self.comparable(row[None])),
+            "silencing": float(self.silencing_),
         }
         return Reasons(centred_addends(row, self.known_, self.weights_), graph_in_words(**figures), figures)
 
@@ -258,4 +311,6 @@ class TwoScale(Method):
 def _way(method: Method, *, alike: bool) -> str:
     if isinstance(method, DegreeBalance):  # which is what degrees say; in an undirected graph they say nothing
         return "none" if alike else "all"
+    if isinstance(method, FeatureDistance):  # which no neighbour moves
+        return "all"
     return "degree" if method.reach() in (0, None) else "linked"

@@ -4,8 +4,8 @@ Evidence (`gnnsafe.methods.evidence`: E of every node, 1 on average for an ID no
 unlike its neighbours, it is unknown to the model, its surroundings are odd. Shares of rare nodes say which count:
 
 q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
-    this graph. Usual is the share in the graph that was fitted, and at most 0.1 and a standard error of such a share
-    among the calibration nodes (that graph may have odd nodes of its own);
+    this graph. Usual is the share in the graph that was fitted and, but for features by themselves, at most 0.1 and a
+    standard error of such a share among the calibration nodes (that graph may have odd nodes of its own);
 x = the largest q of evidence that asks no model: OOD nodes scattered among ID nodes have it. They make those around
     them look unknown, too, and so explain as much of that, in regions up to four times as much;
 y = max(0, the largest q of evidence that the node is unknown − 4 x): OOD nodes that stand together have it, and not x;
@@ -64,19 +64,21 @@ EXPLAINED = 4  # times the excess that asks no model: so much of unknown nodes m
 USUAL = (0.1, 0.01)  # the share of usual nodes at which a graph is half odd throughout, and the width of that step
 
 
-def usual_shares(evidence: Tensor, known: Tensor) -> Tensor:
+def usual_shares(evidence: Tensor, known: Tensor, alone: Tensor) -> Tensor:
     """The share of rare nodes to expect of each evidence: that of the graph fitted, as far as chance may explain it.
 
     Args:
         evidence: E of that graph's nodes, [nodes, parts], NaN where it says nothing.
         known: E of the calibration nodes, whose number says how far a share of 0.1 is off by chance.
+        alone: A mask of evidence whose share is taken as it is: that of features by themselves, [parts].
 
-    >>> usual_shares(torch.tensor([[0.0], [0.0], [0.0], [9.0]]), torch.zeros(9, 1)).tolist()
+    >>> usual_shares(torch.tensor([[0.0], [0.0], [0.0], [9.0]]), torch.zeros(9, 1), torch.tensor([False])).tolist()
     [0.2]
     """
     said = (~known.isnan()).sum(dim=0).clamp(min=1)
     shares = torch.where(evidence.isnan().all(dim=0), RARE, _rare_shares(counted(evidence)))
-    return torch.minimum(shares, RARE + (RARE * (1 - RARE) / said.double()).sqrt())
+    most = RARE + (RARE * (1 - RARE) / said.double()).sqrt()
+    return torch.where(alone, shares, torch.minimum(shares, most))
 
 
 def excess(evidence: Tensor, usual: Tensor) -> Tensor:

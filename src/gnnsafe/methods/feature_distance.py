@@ -1,0 +1,95 @@
+"""How far the features of a node lie from those of the training nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gnnsafe.methods.base import Kind, Method, fitted
+from gnnsafe.methods.likeness import mean_row
+from gnnsafe.methods.rows import entries_by_row, sums_by_row
+from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
+from gnnsafe.scores import saturated
+from gnnsafe.sparse import Sparse
+
+__all__ = ["FeatureDistance"]
+
+NUMBERS = 2**20  # held in double precision at a time, whatever the number of nodes
+ROUNDING = 1e-12  # of squares in double precision: a feature that varies less is the same everywhere
+
+
+@dataclass
+class FeatureDistance(Method):
+    """Features far from the training nodes': Σ_d (x_d − μ_d)² / σ_d², no model (trivial).
+
+    μ and σ are the mean and the standard deviation of the training nodes' features. A feature that is the same in all
+    of them has the largest σ of the others, or 1. Neighbours do not count: what it sees, the node itself has.
+    """
+
+    centre_: Tensor = fitted()
+    scale_: Tensor = fitted()
+
+    kind: ClassVar[Kind] = "trivial"
+
+    base_reach = 0
+    says = "features far from training nodes'"
+
+    def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> FeatureDistance:
+        """Learn μ and σ."""
+        super().fit(outputs, y, mask)
+        x = _features(outputs.graph)
+        self.centre_ = mean_row(x, mask)
+        variance = _variance(x, mask, self.centre_)
+        varies = variance > ROUNDING * (self.centre_.square() + variance)
+        largest = variance.amax() if bool(varies.any()) else torch.ones_like(variance[:1]).sum()
+        self.scale_ = torch.where(varies, variance, largest).sqrt()
+        return self
+
+    def base_scores(self, outputs: Outputs) -> Tensor:
+        """Σ_d ((x_d − μ_d) / σ_d)²; no model is in it, so it is kept with the graph."""
+        return self.of_graph(outputs.graph)
+
+    def of_graph(self, graph: PreparedGraph) -> Tensor:
+        """The same, of a graph that no model has read."""
+        key = ("feature distance", *(each.cpu().numpy().tobytes() for each in (self.centre_, self.scale_)))
+        return graph.cached(key, lambda: self.distances(_features(graph)))
+
+    def distances(self, x: Tensor) -> Tensor:
+        """The same of features, dense or CSR."""
+        if x.layout == torch.strided:
+            return saturated(torch.cat([self._of_rows(rows) for rows in _dense_rows(x)]))
+        zeros = (self.centre_ / self.scale_).square()  # of a row without entries
+        rows, columns, entries = entries_by_row(x)
+        beyond = ((entries - self.centre_[columns]) / self.scale_[columns]).square() - zeros[columns]
+        return saturated((zeros.sum() + sums_by_row(rows, beyond, x.shape[0])).clamp(min=0))
+
+    def _of_rows(self, rows: Tensor) -> Tensor:
+        return ((rows - self.centre_) / self.scale_).square().sum(dim=1)
+
+
+def _features(graph: PreparedGraph) -> Tensor:
+    """As CSR where few of them are not 0."""
+    features = graph.features
+    return features.csr if isinstance(features, Sparse) else graph.x.detach()
+
+
+def _variance(x: Tensor, mask: Tensor, centre: Tensor) -> Tensor:
+    """That of the rows in the mask about their mean, of each column."""
+    if x.layout == torch.strided:
+        squares = [(rows - centre).square().sum(dim=0) for rows in _dense_rows(x[mask])]
+        return torch.stack(squares).sum(dim=0) / mask.sum()
+    rows, columns, entries = entries_by_row(x)
+    rows, columns, entries = (each[mask[rows]] for each in (rows, columns, entries))
+    beyond = (entries - centre[columns]).square() - centre[columns].square()
+    return (centre.square() + sums_by_row(columns, beyond, len(centre)) / mask.sum()).clamp(min=0)
+
+
+def _dense_rows(x: Tensor) -> Iterator[Tensor]:
+    """In double precision, some at a time."""
+    for rows in torch.split(x, max(1, NUMBERS // max(1, x.shape[1]))):
+        yield rows.double()

@@ -1,0 +1,146 @@
+"""TwoScale beside nodes whose own features are far off: they are found, and their neighbours are not blamed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv
+
+import gnnsafe
+from gnnsafe import Detector
+from gnnsafe.graph import changed
+from gnnsafe.methods import FeatureDistance, OutOfPlace, TwoScale
+from gnnsafe.metrics import detection
+from gnnsafe.models import GCN
+
+NODES, FEATURES = 1500, 6
+
+
+def world(seed: int) -> Data:
+    """Three classes of points with neighbours of their own class, directed; the same nodes for every seed."""
+    fixed, draw = torch.Generator().manual_seed(0), torch.Generator().manual_seed(seed)
+    y = torch.randint(0, 3, (NODES,), generator=fixed)
+    x = torch.randn(NODES, FEATURES, generator=fixed) + 2 * torch.eye(FEATURES)[y]
+    order = y.argsort(stable=True)  # a class after the other
+    starts, sizes = torch.bincount(y).cumsum(0) - torch.bincount(y), torch.bincount(y)
+    source = torch.randint(0, NODES, (5 * NODES,), generator=draw)
+    place = (torch.rand(len(source), generator=draw) * sizes[y[source]]).long()
+    edge_index = torch.stack([source, order[starts[y[source]] + place]])
+    part = torch.rand(NODES, generator=fixed)
+    masks = {"train_mask": part < 0.5, "val_mask": (part >= 0.5) & (part < 0.75), "test_mask": part >= 0.75}
+    return Data(x=x, edge_index=edge_index, y=y, **masks)
+
+
+def moved(data: Data, share: float, by: float = 6.0) -> tuple[Data, torch.Tensor]:
+    """A share of all nodes, test nodes first, has all features moved."""
+    draw = torch.rand(NODES, generator=torch.Generator().manual_seed(7)) + data.test_mask
+    odd = torch.zeros(NODES, dtype=torch.bool)
+    odd[draw.argsort(descending=True)[: round(share * NODES)]] = True
+    return changed(data, x=data.x + by * odd[:, None]), odd
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    data = world(1)
+    torch.manual_seed(0)
+    model = GCN(FEATURES, 32, 3)
+    gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=100)
+    return Detector(model).fit(data).calibrate(data)
+
+
+@pytest.mark.filterwarnings("ignore:.*nodes are flagged")  # a fifth of them are odd
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.2])
+def test_they_are_found_and_their_neighbours_are_not_flagged(detector, share):
+    data, odd = moved(world(2), share)
+    usual = data.test_mask & ~odd
+    decided = detector.decide(data, false_alarm=0.05)
+    assert bool(detector.method.silencing_)
+    assert detection(decided.scores[usual], decided.scores[odd]).auroc > 0.99
+    assert decided.flags[odd].double().mean() > 0.95
+    count = int(usual.sum())
+    assert decided.flags[usual].double().mean() < 0.05 + 3 * (0.05 * 0.95 / count) ** 0.5
+
+
+def test_a_graph_of_them_is_odd_as_a_whole(detector):
+    calm, (data, _) = world(2), moved(world(2), 1.0)
+    known, unknown = detector.score(calm)[calm.test_mask], detector.score(data)[data.test_mask]
+    assert detection(known, unknown).auroc > 0.99
+
+
+def test_a_graph_without_many_of_them_is_read_as_it_is(detector):
+    calm = world(2)
+    detector.score(calm)
+    method = detector.method
+    assert not bool(method.silencing_)
+    outputs = detector.outputs(calm)
+    assert method.heard(outputs) is outputs
+    few, _ = moved(calm, 4 / NODES)  # of 1,500, fewer than one in 200
+    detector.score(few)
+    assert not bool(detector.method.silencing_)
+
+
+def test_classes_are_the_models_own(detector):
+    data, _ = moved(world(2), 0.1)
+    assert torch.equal(detector.decide(data, false_alarm=0.05).predicted, detector.outputs(data).logits.argmax(dim=1))
+
+
+def test_batches_and_parts_hear_as_the_whole_graph_does(detector):
+    data, _ = moved(world(2), 0.05)
+    whole = detector.score(data)
+    torch.testing.assert_close(detector.score(data, batch_size=400), whole, rtol=1e-5, atol=1e-5)
+    detector.score(world(2))  # which had none
+    near = Detector(detector.classifier.model, TwoScale(surroundings=(OutOfPlace(),))).fit(world(1))
+    whole = near.score(data)
+    nodes, scores = near.score_new(data, [3, 700], touched=False)
+    torch.testing.assert_close(scores, whole[nodes], rtol=1e-5, atol=1e-5)
+
+
+def test_reasons_say_so(detector):
+    data, odd = moved(world(2), 0.1)
+    node = int(odd.nonzero()[0])
+    why = detector.explain(data, node=node)
+    assert "judged without them" in str(why)
+    assert why.figures["silencing"] == 1.0
+    (far,) = [one for one in why.evidence if one.says == FeatureDistance.says]
+    assert far.p_value == pytest.approx(1 / (int(world(1).val_mask.sum()) + 1))
+    source, target = data.edge_index
+    beside = int(target[odd[source] & ~odd[target]][0])
+    counted = {share.node for one in detector.explain(data, node=beside).evidence for share in one.shares}
+    assert not odd[list(counted)].any()
+
+
+class Weighted(torch.nn.Module):
+    """A user's model, which reads a weight of each edge."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.head = GCNConv(FEATURES, 16), GCNConv(16, 3)
+
+    def forward(self, x, edge_index, edge_weight):
+        return self.head(self.hidden(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
+
+
+@pytest.mark.filterwarnings("ignore:Weighted's forward takes edge_weight")
+def test_weights_go_with_their_edges():
+    graphs = [changed(one, edge_weight=torch.linspace(0.5, 1.5, 5 * NODES)) for one in (world(1), world(2))]
+    torch.manual_seed(0)
+    model = Weighted()
+    detector = Detector(model, embedding="hidden").fit(graphs[0])
+    data, odd = moved(graphs[1], 0.1)
+    outputs = detector.outputs(data)
+    heard = detector.method.looking_at(outputs.graph).heard(outputs)
+    far = detector.method.far(outputs.graph)
+    kept = ~far[data.edge_index[0]] | (data.edge_index[0] == data.edge_index[1])
+    assert far[odd].all()
+    with torch.no_grad():
+        expected = model(data.x, data.edge_index[:, kept], data.edge_weight[kept])
+    torch.testing.assert_close(heard.logits, expected)
+
+
+def test_a_model_that_cannot_run_again_hears_all():
+    data, _ = moved(world(1), 0.1)
+    method = TwoScale(unlike=(FeatureDistance(),))
+    outputs = gnnsafe.Outputs.of(GCN(FEATURES, 8, 3), world(1))
+    method.fit(outputs, world(1).y, world(1).train_mask)
+    assert not bool(method.looking_at(gnnsafe.prepare(data)).silencing_)
