@@ -31,7 +31,7 @@ from gnnsafe.scaling import FeatureScaling
 __all__ = ["DECIDED", "ScoringPlan", "detector_plan", "logits_plan", "widest"]
 
 DECIDED = {"score": Column(1), "p_value": Column(1, "float64")}
-FAR = "far"  # a column: 1 where features are further off than any validation node's
+FAR = "far"  # a column: 1 where features are far off
 
 
 @dataclass(frozen=True)

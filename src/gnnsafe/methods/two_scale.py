@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from gnnsafe.methods.mahalanobis import Mahalanobis
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
+from gnnsafe.methods.rows import quantiles
 from gnnsafe.methods.spread import Spread, spread_of
 from gnnsafe.methods.weighing import (
     Weights,
@@ -42,6 +44,7 @@ BANK = 1000  # training nodes that a node is compared with
 ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
 LIFT = 4.0  # of all nodes of a graph that is odd as a whole
 ROUNDING = 1e-4  # of a distance, relative to it
+FAR = 0.02  # the share of validation nodes whose features are called far off
 MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
 KINDS = ("unlike", "unknown", "surroundings")
 
@@ -74,9 +77,10 @@ class TwoScale(Method):
     was fitted. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training
     nodes.
 
-    A node whose own features are further off than any validation node's makes all around it look unknown to the model.
-    Where there are many such nodes (one in 200 more than in the graph that was fitted, and than chance puts there),
-    evidence is read from the model without the edges that lead from them to others: they are odd, their neighbours not.
+    A node whose own features are far off (further than those of 98 in 100 validation nodes) makes all around it look
+    unknown to the model. Where there are many such nodes (one in 200 more than in the graph that was fitted, and than
+    chance puts there), evidence is read from the model without the edges that lead from them to others: they are odd,
+    their neighbours not.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
@@ -109,8 +113,8 @@ class TwoScale(Method):
     regions_: Tensor = fitted()
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
-    farthest_: Tensor = fitted()
-    """How far off the features of a validation node are at most; infinite where none is asked."""
+    far_off_: Tensor = fitted()
+    """How far the features of 98 in 100 validation nodes are off, at most; infinite where none is asked."""
     usual_far_: Tensor = fitted()
     """The share of nodes that are further off, in the graph that was fitted."""
     silencing_: Tensor = fitted()
@@ -153,7 +157,7 @@ class TwoScale(Method):
         alone = torch.tensor([method is distance for method in self.parts()], device=rows.device)
         self.usual_ = usual_shares(rows, self.known_, alone)
         known = scores.new_full((1,), torch.inf) if distance is None else self.calibration_[:, alone]
-        self.farthest_, self.silencing_ = known.amax(), torch.zeros_like(held_out[0])
+        self.far_off_, self.silencing_ = quantiles(known.flatten(), [1 - FAR])[0], torch.zeros_like(held_out[0])
         self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
@@ -166,14 +170,14 @@ class TwoScale(Method):
         return next(found, None)
 
     def far(self, graph: PreparedGraph) -> Tensor:
-        """A mask of nodes whose features are further off than any validation node's."""
+        """A mask of nodes whose features are far off."""
         if self.distance is None:
             return torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
         return self.further_off(self.distance.of_graph(graph))
 
     def further_off(self, distances: Tensor) -> Tensor:
         """The same, of their distances."""
-        return distances > self.farthest_ * (1 + ROUNDING)
+        return distances > self.far_off_ * (1 + ROUNDING)
 
     def looking_at(self, graph: PreparedGraph) -> TwoScale:
         """The same, that hears no node which is far off, if there are many in this graph."""
@@ -182,7 +186,7 @@ class TwoScale(Method):
     def with_far(self, share: Tensor) -> TwoScale:
         """The same by the share of nodes that are far off."""
         new = copy.copy(self)
-        chance = 3 / (len(self.known_) + 1)  # one such node in n + 1 is beyond n others, and seldom three
+        chance = 2 * math.sqrt(FAR * (1 - FAR) / len(self.known_))  # two standard errors of such a share
         new.silencing_ = share - self.usual_far_ > MANY + chance
         return new
 
