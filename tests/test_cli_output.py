@@ -28,6 +28,7 @@ from gnnsafe.cli.parsing import COMMANDS, GROUPS, WITHOUT_FIGURES, command_parse
 from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS
 from gnnsafe.report.demo import demo_figures
+from gnnsafe.training import OBJECTIVES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = str(Path(gnnsafe.__file__).parents[1])
@@ -250,6 +251,16 @@ class TestHowItEnds:
         codes = {subprocess.run(["bash", "-c", command], env=environment, check=False).returncode for _ in range(3)}
         assert codes <= {0, 141}  # 0 where all was written before the reader left
 
+    @pytest.mark.parametrize("command", ["datasets", "datasets --json", "completion bash"])
+    def test_an_answer_that_nobody_reads_is_no_answer_of_no(self, command):
+        reader, writer = os.pipe()
+        os.close(reader)
+        words = [sys.executable, "-W", "ignore", "-m", "gnnsafe", *command.split()]
+        environment = {**os.environ, "PYTHONPATH": SOURCE}
+        done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (141, "")
+
     def test_the_page_has_every_code(self):
         table = (ROOT / "docs" / "files.md").read_text(encoding="utf-8").partition("### Exit codes")[2]
         named = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)}
@@ -271,6 +282,14 @@ class TestHelp:
         lines = command_parser("check").format_help().splitlines()
         assert "  gnnsafe check detector/ graph/" in lines
         assert all(len(line) <= 60 for line in lines)
+
+    def test_what_may_be_chosen_stands_whole_in_the_help(self, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        help_text = command_parser("train").format_help()
+        usage, _, rest = help_text.partition("\n\n")
+        assert usage.count("\n") < 10  # long lists stand with their option alone
+        for name in (*METHODS, *OBJECTIVES):
+            assert re.search(rf"(?<![\w-]){name}(?![\w-])", rest), name
 
     def test_commands_are_in_their_groups(self, capsys):
         with pytest.raises(SystemExit, match="0"):
