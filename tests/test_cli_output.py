@@ -226,6 +226,14 @@ class TestHowMuch:
         finally:
             bars.setLevel(logging.NOTSET)
 
+    def test_what_pyg_warns_of_at_every_start_is_left_out(self, call, monkeypatch):
+        def noisy(root: str | None) -> list[installation.Finding]:
+            warnings.warn("`torch.jit.script` is deprecated.", FutureWarning, stacklevel=1)
+            return installation.findings(root)
+
+        monkeypatch.setattr("gnnsafe.cli.doctor.findings", noisy)
+        assert call("doctor")[2] == ""
+
     def test_no_color(self, call, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
         colour = re.compile("\x1b\\[[0-9;]*3[0-7]m")
@@ -353,7 +361,7 @@ class TestDoctor:
         assert (numpy.state, numpy.remedy) == ("wrong", "pip install 'numpy>=1.26'")
         assert "1.25.9" in numpy.text
         assert report.state == "ok"
-        assert (tables.state, tables.remedy) == ("missing", "pip install -U 'gnnsafe[tables]'")
+        assert (tables.state, tables.remedy) == ("missing", "pip install 'gnnsafe[tables]'")
         assert "pyarrow" in tables.text
 
     def test_spark_needs_java(self, monkeypatch, tmp_path):
