@@ -13,7 +13,7 @@ import pytest
 from gnnsafe import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SCRIPTS = "quickstart.md"  # its blocks are scripts of their own: what one saves, the next loads
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
