@@ -28,6 +28,7 @@ from gnnsafe.cli.parsing import COMMANDS, GROUPS, WITHOUT_FIGURES, command_parse
 from gnnsafe.errors import InputError
 from gnnsafe.methods import METHODS
 from gnnsafe.report.demo import demo_figures
+from gnnsafe.training import OBJECTIVES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = str(Path(gnnsafe.__file__).parents[1])
@@ -225,6 +226,14 @@ class TestHowMuch:
         finally:
             bars.setLevel(logging.NOTSET)
 
+    def test_what_pyg_warns_of_at_every_start_is_left_out(self, call, monkeypatch):
+        def noisy(root: str | None) -> list[installation.Finding]:
+            warnings.warn("`torch.jit.script` is deprecated.", FutureWarning, stacklevel=1)
+            return installation.findings(root)
+
+        monkeypatch.setattr("gnnsafe.cli.doctor.findings", noisy)
+        assert call("doctor")[2] == ""
+
     def test_no_color(self, call, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
         colour = re.compile("\x1b\\[[0-9;]*3[0-7]m")
@@ -250,6 +259,16 @@ class TestHowItEnds:
         codes = {subprocess.run(["bash", "-c", command], env=environment, check=False).returncode for _ in range(3)}
         assert codes <= {0, 141}  # 0 where all was written before the reader left
 
+    @pytest.mark.parametrize("command", ["datasets", "datasets --json", "completion bash"])
+    def test_an_answer_that_nobody_reads_is_no_answer_of_no(self, command):
+        reader, writer = os.pipe()
+        os.close(reader)
+        words = [sys.executable, "-W", "ignore", "-m", "gnnsafe", *command.split()]
+        environment = {**os.environ, "PYTHONPATH": SOURCE}
+        done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (141, "")
+
     def test_the_page_has_every_code(self):
         table = (ROOT / "docs" / "files.md").read_text(encoding="utf-8").partition("### Exit codes")[2]
         named = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)}
@@ -271,6 +290,14 @@ class TestHelp:
         lines = command_parser("check").format_help().splitlines()
         assert "  gnnsafe check detector/ graph/" in lines
         assert all(len(line) <= 60 for line in lines)
+
+    def test_what_may_be_chosen_stands_whole_in_the_help(self, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        help_text = command_parser("train").format_help()
+        usage, _, rest = help_text.partition("\n\n")
+        assert usage.count("\n") < 10  # long lists stand with their option alone
+        for name in (*METHODS, *OBJECTIVES):
+            assert re.search(rf"(?<![\w-]){name}(?![\w-])", rest), name
 
     def test_commands_are_in_their_groups(self, capsys):
         with pytest.raises(SystemExit, match="0"):
@@ -334,7 +361,7 @@ class TestDoctor:
         assert (numpy.state, numpy.remedy) == ("wrong", "pip install 'numpy>=1.26'")
         assert "1.25.9" in numpy.text
         assert report.state == "ok"
-        assert (tables.state, tables.remedy) == ("missing", "pip install -U 'gnnsafe[tables]'")
+        assert (tables.state, tables.remedy) == ("missing", "pip install 'gnnsafe[tables]'")
         assert "pyarrow" in tables.text
 
     def test_spark_needs_java(self, monkeypatch, tmp_path):

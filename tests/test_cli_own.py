@@ -174,9 +174,8 @@ class TestTrain:
 
     def test_labels_are_needed(self, files, tmp_path, capsys):
         error = complaint(capsys, "train", str(files / "new"), "--out", str(tmp_path / "d"))
-        assert (
-            error == "gnnsafe: 'label' must be given for training (got a graph without labels); add a column 'label'\n"
-        )
+        for part in ("'label'", "(got a graph without labels)", "add a column 'label'"):
+            assert part in error
 
     def test_a_file_in_the_way_costs_no_training(self, files, tmp_path, capsys):
         (tmp_path / "d").write_text("")

@@ -13,7 +13,8 @@ import pytest
 from gnnsafe import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 SCRIPTS = "quickstart.md"  # its blocks are scripts of their own: what one saves, the next loads
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
 SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.M | re.S)
@@ -106,7 +107,13 @@ def test_pages_name_no_folder_that_only_we_have(page):
     assert "shared/" not in text(page)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES, *NOTEBOOKS], ids=lambda page: page.stem)
+def test_pages_install_gnnsafe_from_the_repository(page):
+    """No package index has it: a stranger's package of that name would be installed."""
+    assert not re.search(r"pip install (-\S+ )*'?gnnsafe", text(page))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_has_its_output_and_pictures(path, tmp_path, request, monkeypatch, capsys):
     if path.stem == "temporal_shift":
         root = request.getfixturevalue("data_root")

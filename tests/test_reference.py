@@ -119,6 +119,22 @@ def test_what_is_raised_on_purpose_is_described(public):
     assert not [path for path, one in documented.items() if checks(one) and not has(one, "raises")]
 
 
+def shared() -> str:
+    """The examples at the head of the reference's pages, which tests/test_pages.py runs."""
+    pages = (page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md"))
+    return "\n".join(code for page in pages for code in re.findall(r"^```python\n(.*?)^```\n", page, re.M | re.S))
+
+
+def test_every_name_has_an_example_that_runs(public):
+    """Of its own or on its page; what a class has is seen with the class, and errors are all caught alike."""
+    classes = {path for path, one in public.items() if one.is_class}
+    names = [path for path, one in public.items() if one.is_class or one.is_function]
+    names = [path for path in names if path.rpartition(".")[0] not in classes and ".errors." not in path]
+    own = {path for path in names if ">>> " in public[path].docstring.value}
+    code = shared()
+    assert not [path for path in names if path not in own and not re.search(rf"\b{path.rpartition('.')[2]}\b", code)]
+
+
 MAIN = (
     "calibration.Calibration", "calibration.conformal_p_values", "datasets.load_benchmark", "datasets.read_graph",
     "datasets.shifts.planted", "detector.Detector", "detector.load", "logits.score_logits", "methods.GNNSafe",

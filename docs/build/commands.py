@@ -50,8 +50,6 @@ def section(name: str, text: str) -> str:
     """What a command does, how it is called, and its arguments in a table."""
     parser = command_parser(name)
     actions = [action for action in parser._actions if not {*action.option_strings} & {*COMMON}]
-    for action in actions:  # the table lists what may be chosen, the line of usage need not
-        action.metavar = action.metavar or (action.dest.upper() if action.choices else None)
     rows = [f"| {_names(action)} | {_cell(parser, action)} |" for action in actions]
     parts = [
         f"## gnnsafe {name}",
@@ -64,7 +62,8 @@ def section(name: str, text: str) -> str:
 
 
 def _names(action: argparse.Action) -> str:
-    value = action.metavar or action.dest.upper()
+    chosen = "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
+    value = action.metavar or chosen
     takes = "" if action.nargs == 0 else f" {value}"
     shown = action.option_strings[-1] + takes if action.option_strings else str(value)
     return "`" + shown.replace("|", "\\|") + "`"
@@ -72,7 +71,6 @@ def _names(action: argparse.Action) -> str:
 
 def _cell(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     text = parser._get_formatter()._expand_help(action) if action.help else ""
-    text += f"; one of {', '.join(map(str, action.choices))}" if action.choices else ""
     text += "; required" if action.option_strings and action.required else ""
     return _plain(text).replace("|", "\\|")
 

@@ -18,4 +18,5 @@ def as_markdown(path: Path) -> str:
     markdown, resources = exporter.from_notebook_node(nbformat.read(path, as_version=4))
     for name, picture in resources["outputs"].items():
         markdown = markdown.replace(f"]({name})", f"](data:image/png;base64,{b64encode(picture).decode()})")
+    markdown = markdown.replace('<table border="1" class="dataframe">', "<table>")  # as all tables of the site
     return f"{markdown}\n*[{path.name}](../examples/{path.name}) in the repository; `make notebooks` runs it again.*\n"

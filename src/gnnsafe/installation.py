@@ -87,7 +87,7 @@ def _extras() -> Iterator[Finding]:
         states: dict[State, str] = {"wrong": "too old: " + ", ".join(old), "missing": "without " + ", ".join(lacking)}
         state: State = "wrong" if old else "missing" if lacking else "ok"
         text = states.get(state) or ", ".join(f"{name} {found}" for name, found in have.items())
-        yield Finding("extras", extra, state, text, "" if state == "ok" else f"pip install -U 'gnnsafe[{extra}]'")
+        yield Finding("extras", extra, state, text, "" if state == "ok" else f"pip install 'gnnsafe[{extra}]'")
         if extra in outside and not lacking:
             yield outside[extra]()
 

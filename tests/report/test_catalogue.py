@@ -7,6 +7,7 @@ import torch
 
 from gnnsafe import cli
 from gnnsafe.datasets import DATASETS
+from gnnsafe.datasets.catalogue import CONTROLS
 from gnnsafe.report.catalogue import edge_counts, edge_figures, graph_figures, graph_lines
 
 
@@ -21,6 +22,8 @@ def test_the_list_of_data_sets(data_root, capsys):
     assert re.search(r"^coauthor-cs\s+18,333\s+163,788\s+6805\s+15\s+yes", text, re.M)
     assert max(map(len, text.splitlines())) <= 80
     assert len(available) == 14
+    shifts = {shift for dataset in DATASETS.values() for shift in dataset.shifts if shift not in CONTROLS}
+    assert all(re.search(rf"(?<![\w-]){shift}(?![\w-])", text) for shift in shifts)  # none is cut
 
 
 @pytest.fixture

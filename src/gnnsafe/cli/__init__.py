@@ -102,6 +102,7 @@ def _finish_output() -> None:
 def _warnings_on_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", GnnsafeWarning)
+        warnings.filterwarnings("ignore", "`torch.jit", FutureWarning)  # of PyG's own code, at every start
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:

@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--protocol", choices=get_args(Protocol), help="see below (default: paper for what the paper's tables have, "
         "rigorous for all else)",
     )  # fmt: skip
-    parser.add_argument("--epochs", metavar="N", type=positive, help="of training (default: 200)")
+    parser.add_argument("--epochs", metavar="N", type=positive, help="epochs of training (default: 200)")
     parser.add_argument(
         "--search", action="store_true", default=None, help="choose learning rate and margins first by the paper's "
         "grids: 3 trainings for each objective, 36 more for Energy FT and for GNNSafe++ (see below)",

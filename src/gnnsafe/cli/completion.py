@@ -23,7 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "gnnsafe completion fish > ~/.config/fish/completions/gnnsafe.fish",
     )
     parser.epilog += "For zsh, '~/.zfunc' must be in $fpath before compinit is called."
-    parser.add_argument("shell", metavar="SHELL", choices=shtab.SUPPORTED_SHELLS, help="bash, zsh, fish, …")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=shtab.SUPPORTED_SHELLS, help=", ".join(shtab.SUPPORTED_SHELLS)
+    )
     parser.set_defaults(command=_completion)
 
 

@@ -28,8 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("detector", metavar="DETECTOR", type=place, help="the folder of a detector")
     parser.add_argument("graph", metavar="GRAPH", type=place, help=f"that it was trained on, with labels: {GRAPH}")
-    parser.add_argument("--draws", metavar="N", type=positive, default=3, help="of each planted shift (default: 3)")
-    parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of what is planted (default: 0)")
+    parser.add_argument("--draws", metavar="N", type=positive, default=3, help="plantings of each kind (default: 3)")
+    parser.add_argument("--seed", metavar="N", type=whole, default=0, help="the seed of what is planted (default: 0)")
     add_graph_options(parser)
     parser.set_defaults(command=_diagnose)
 

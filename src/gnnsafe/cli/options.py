@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gnnsafe.graph import Data
 __all__ = [
     "add_device_option",
     "add_graph_options",
+    "add_method_option",
     "given_files",
     "given_graph",
     "names",
@@ -26,10 +28,6 @@ __all__ = [
 
 READ = ("graph", "graphs", "edges", "exposure", "detector", "plan", "nodes")  # options that name what is read
 
-METHOD = (
-    "the OOD score (default: two-scale, or the most of it that can be fitted on this graph; with exposure gnnsafe, the "
-    "paper's)"
-)
 GRAPH = "a folder with nodes and edges tables (.parquet, .csv), a table of nodes, an .npz or a .pt file"
 
 
@@ -86,13 +84,23 @@ def add_device_option(parser: Any, default: str = "auto") -> None:
     )  # fmt: skip
 
 
+def add_method_option(parser: Any, methods: Iterable[str]) -> None:
+    """Which of the methods."""
+    listed = tuple(methods)
+    parser.add_argument(
+        "--method", metavar="NAME", choices=listed, help=f"the OOD score: {', '.join(listed)} (default: two-scale, "
+        "less what this graph or model does not allow; with exposure gnnsafe, the paper's)",
+    )  # fmt: skip
+
+
 def add_graph_options(parser: Any) -> None:
     """How a graph of the user's own is read."""
     group = parser.add_argument_group("reading the graph")
     group.add_argument(
         "--edges", metavar="FILE", type=place, help="the table of edges, where GRAPH is a table of nodes"
     )
-    group.add_argument("--undirected", action="store_true", help="add the reverse of every edge")
+    reverse = "add the reverse of every edge (detectors that were trained so do it by themselves)"
+    group.add_argument("--undirected", action="store_true", help=reverse)
     group.add_argument("--drop-unknown-edges", action="store_true", help="leave out edges of unknown nodes")
 
 

@@ -82,6 +82,10 @@ class Terminal(Console):
         """As rich does, once texts are clean."""
         super().print(*(shown_lines(item) if isinstance(item, str) else item for item in objects), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Left to the command line, as all else that reads no further; rich would exit with 1, which is an answer."""
+        raise BrokenPipeError
+
 
 def terminal() -> Terminal:
     """Standard output."""

@@ -56,6 +56,9 @@ class Help(argparse.HelpFormatter):
         fill = super()._fill_text
         return "\n\n".join(part if "\n  " in part else fill(part, width, indent) for part in text.split("\n\n"))
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # names of methods stay whole
+
 
 class Parser(argparse.ArgumentParser):
     """argparse, with its complaints on one line."""

@@ -6,8 +6,8 @@ import argparse
 
 from gnnsafe.cli.options import (
     GRAPH,
-    METHOD,
     add_graph_options,
+    add_method_option,
     given_graph,
     output,
     path,
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", metavar="GRAPH", type=place, help=f"with labels: {GRAPH}")
     usual = (Method.objective, Method.model)  # others read a model made for them
     any_model = [name for name, method in METHODS.items() if (method.objective, method.model) == usual]
-    parser.add_argument("--method", choices=any_model, help=METHOD)
+    add_method_option(parser, any_model)
     parser.add_argument("--out", metavar="FOLDER", type=path, required=True, help="where the detector is written")
     add_graph_options(parser)
     parser.set_defaults(command=_refit)

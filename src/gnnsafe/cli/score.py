@@ -103,7 +103,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--page", metavar="FILE", type=path, help="also write a page, .html: how many are flagged beside what is "
         "expected, p-values, the most unusual nodes; for one graph and --false-alarm",
     )  # fmt: skip
-    parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of --p-values randomized (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=whole, default=0, help="seed of --p-values randomized (default: 0)")
     add_device_option(parser)
     add_graph_options(parser)
     add_engine_options(parser, ENGINES)

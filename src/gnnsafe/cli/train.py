@@ -10,9 +10,9 @@ from typing import Any, get_args
 from gnnsafe.bench.recipes import backbones
 from gnnsafe.cli.options import (
     GRAPH,
-    METHOD,
     add_device_option,
     add_graph_options,
+    add_method_option,
     given_files,
     given_graph,
     path,
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Trains a node classifier on a graph with labels, binds an OOD score to it and calibrates it on "
         "validation nodes. The folder that it writes holds everything that 'gnnsafe score' needs, the model too. "
         "Without a column 'split' (train, val, test) one is drawn: 6 : 2 : 2 of the labelled nodes. Features are "
-        "scaled, and the scaling is kept with the detector. Says how often the model is right beside what its largest "
+        "scaled, and the scaling is kept with the detector. Prints the model's accuracy beside what its largest "
         "class alone would reach, and warns, with a remedy, of what makes a detector useless."
     )
     parser.epilog = examples(
@@ -62,16 +62,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "folder, an .npz or a .pt file",
     )  # fmt: skip
     parser.add_argument(
-        "--backbone", choices=(*backbones(), "auto"), help=f"the model (default: gcn, or the method's own); auto "
-        f"trains {', '.join(AUTO)} and keeps the one that is right on most validation nodes",
+        "--backbone", metavar="NAME", choices=(*backbones(), "auto"), help=f"the model: {', '.join(backbones())} "
+        f"(default: gcn, or the method's own); auto trains {', '.join(AUTO)} and keeps the one that is right on most "
+        "validation nodes",
     )  # fmt: skip
     parser.add_argument(
-        "--objective", choices=OBJECTIVES, help="(default: the method's, cross-entropy for most; with --exposure "
-        "energy-margin)",
+        "--objective", metavar="NAME", choices=OBJECTIVES, help="the loss that the model is trained by: "
+        f"{', '.join(OBJECTIVES)} (default: the method's, cross-entropy for most; with --exposure energy-margin)",
     )  # fmt: skip
-    parser.add_argument("--method", choices=METHODS, help=METHOD)
-    parser.add_argument("--epochs", metavar="N", type=positive, default=200, help="of training (default: 200)")
-    parser.add_argument("--seed", metavar="N", type=whole, default=0, help="of weights and split (default: 0)")
+    add_method_option(parser, METHODS)
+    parser.add_argument("--epochs", metavar="N", type=positive, default=200, help="epochs of training (default: 200)")
+    parser.add_argument("--seed", metavar="N", type=whole, default=0, help="the seed of weights and split (default: 0)")
     parser.add_argument(
         "--scale", choices=get_args(Scale), default="auto", help="features: 'standard' subtracts each column's mean "
         "and divides by its standard deviation, both of training nodes; 'rows' divides rows by their sum; 'none' "

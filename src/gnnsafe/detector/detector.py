@@ -29,7 +29,7 @@ class Detector(Deciding):
 
     Args:
         model: Any module called `(x, edge_index)` that returns logits; None for a trivial method, which needs none.
-        method: A method or its name. By default it is `TwoScale`, or the most of it that can be fitted on the training
+        method: A method or its name. By default it is `TwoScale`, without what cannot be fitted on the training
             graph: a `MethodWarning` says what is missing, such as a `val_mask` with 20 nodes.
         embedding: The name of the submodule that gives the penultimate embedding, for methods that read it. Models of
             `gnnsafe.models` say it by themselves.

@@ -106,7 +106,7 @@ def score_logits(
 
     Args:
         engine: Where to compute, entered.
-        saved: What `gnnsafe.saving.read(folder)` gives of the detector of that model.
+        saved: The detector of that model: `saved, _ = gnnsafe.saving.read(Path(folder))`.
         logits: A table with `id` and the logits, in columns of numbers or in one column `logits` of lists.
         edges: A table with `source` and `target`.
         out: The folder of Parquet parts to write.

@@ -90,7 +90,7 @@ class Judgement:
             f"calm: the martingale is at {_short(last.log_value)}, its highest {_short(last.log_peak)}; the alarm is "
             f"at {1 / self.alpha:,.0f}"
             if since is None
-            else f"ALARM since {since.entry.time} (entry {since.number}, {since.entry.name}) by '{since.loudest}'; the "
+            else f"ALARM since {since.entry.time} (entry {since.number}, {since.entry.name}) by {since.loudest}; the "
             f"martingale's highest is {_short(last.log_peak)}, the alarm at {1 / self.alpha:,.0f}"
         )
         counted = f"{entry.nodes:,} nodes, of which {last.counted:,} were new and counted ({last.total:,} so far)"

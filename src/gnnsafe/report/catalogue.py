@@ -32,11 +32,11 @@ def catalogue_figures(datasets: Mapping[str, Dataset], root: str | None) -> list
 
 def catalogue_table(figures: Sequence[Mapping[str, Any]]) -> Table:
     """A row per data set."""
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     for column in ("data set", *COUNT_COLUMNS):
         table.add_column(column, justify="left" if column == "data set" else "right", no_wrap=True)
     table.add_column("available", no_wrap=True)
-    table.add_column("shifts")
+    table.add_column("shifts", overflow="fold")  # names are for copying: none is cut
     for one in figures:
         counts = (f"{one['nodes']:,}", f"{one['edges']:,}", str(one["features"]), str(one["classes"]))
         own = [shift for shift in one["shifts"] if shift not in (*SINGLE_GRAPH, *CONTROLS)]
