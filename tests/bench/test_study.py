@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +44,25 @@ def test_a_record_for_each_graph_explains_its_figures(task):
     assert near.seconds["epoch"] == near.seconds["train"] / 2
     assert near.memory > 100
     assert near.created.endswith("+00:00")
+
+
+def test_a_record_names_no_folder_above_the_data(monkeypatch):
+    monkeypatch.setenv("GNNSAFE_DATA", "/srv/their/data")
+    assert (
+        module._public("/srv/their/data/Planetoid/Cora/raw, the public split", None)
+        == "Planetoid/Cora/raw, the public split"
+    )
+    assert module._public("/mnt/d/Amazon/Photo/raw", "/mnt/d") == "Amazon/Photo/raw"
+    assert module._public("the seed, a random split", None) == "the seed, a random split"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process forget its peak")
+def test_memory_is_the_cells_own(task):
+    held = np.ones(2**27)  # 1 GiB, which is gone before the cell begins
+    del held
+    peak = module._peak_memory()
+    assert peak > 1024
+    assert task.carry_out()[0].memory < peak - 512
 
 
 def test_only_what_is_not_finished_is_run(task):

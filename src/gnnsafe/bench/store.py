@@ -67,7 +67,7 @@ class Record:
     """The lowest ID validation loss: that of the epoch whose weights were scored."""
     seconds: dict[str, float] = field(default_factory=dict)
     memory: float = 0.0
-    """Peak resident memory of the process so far, in MiB."""
+    """Peak resident memory of the process, in MiB: since the cell began or, but on Linux, since the process did."""
     error: str = ""
 
     @property

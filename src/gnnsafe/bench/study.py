@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
 from collections.abc import Collection, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -108,6 +110,7 @@ class CellTask:
 
     def carry_out(self) -> list[Record]:
         """Run the recipes and keep the records, those of failed runs too; returns the records."""
+        _forget_peak_memory()
         try:
             benchmark = self.benchmark().to(self.device)
         except Exception as error:
@@ -119,7 +122,12 @@ class CellTask:
             outcomes = list(attempts(benchmark, self.recipes, epochs=cell.epochs, selection=cell.selection, kept=kept))
             sizes = (benchmark.id.num_features, HIDDEN, benchmark.num_classes)
             records = [
-                self.record(recipe, source=benchmark.source, model=f"{MODELS[recipe.model].__name__}{sizes}", **fields)
+                self.record(
+                    recipe,
+                    source=_public(benchmark.source, self.root),
+                    model=f"{MODELS[recipe.model].__name__}{sizes}",
+                    **fields,
+                )
                 for recipe, outcome in outcomes
                 for fields in _fields(outcome)
             ]
@@ -148,6 +156,19 @@ def _fields(outcome: list[Result] | Exception) -> list[dict[str, Any]]:
 
 def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _public(source: str, root: str | None) -> str:
+    """Where data came from, without the names of this machine's folders above it."""
+    for folder in (root, os.environ.get("GNNSAFE_DATA"), Path.home()):
+        source = source.replace(f"{Path(folder)}/", "") if folder else source
+    return source
+
+
+def _forget_peak_memory() -> None:
+    """Where Linux lets a process do so: what is held from now on is the cell's."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def _peak_memory() -> float:
