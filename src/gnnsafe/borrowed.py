@@ -48,9 +48,10 @@ def borrow(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Mod
     has the mode and the cache that it had. Gives the model's `parts`.
     """
     modules = parts(model)
+    keepers = [module for module in modules if not type(module).__module__.startswith(UNCACHED)]
     _lend(modules)
     try:
-        modes, cached = [module.training for module in modules], _cached(modules)
+        modes, cached = [module.training for module in modules], _cached(keepers)
         try:
             with without_modes(), torch.set_grad_enabled(gradients):
                 if any(modes):
@@ -61,7 +62,7 @@ def borrow(model: nn.Module, *, gradients: bool = False) -> Iterator[list[nn.Mod
             for module, training in zip(modules, modes, strict=True):
                 if module.training != training:
                     module.training = training
-            _fill(cached, _cached(modules))
+            _fill(cached, _cached(keepers))
     finally:
         _give_back(modules)
 
@@ -123,10 +124,9 @@ def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
     return {
         (module, name): value
         for module in modules
-        if not type(module).__module__.startswith(UNCACHED)
         for values in (vars(module), module._buffers)
         for name, value in values.items()
-        if name[: len(CACHED)] == CACHED
+        if name.startswith(CACHED)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from inspect import Parameter, Signature, ismethod, signature
 from types import MethodType
@@ -94,9 +94,10 @@ def forward_signature(model: nn.Module) -> Signature:
     Raises:
         ValueError: For a model of TorchScript that does not say.
     """
-    own, inner = _signature(model.forward), getattr(model, "module", None)
+    own = _signature(model.forward)
     hands_on = tuple(one.kind for one in own.parameters.values()) == ANY
-    return forward_signature(inner) if hands_on and isinstance(inner, nn.Module) else own
+    inner = getattr(model, "module", None) if hands_on else None
+    return forward_signature(inner) if isinstance(inner, nn.Module) else own
 
 
 def _signature(function: Any) -> Signature:
@@ -145,8 +146,8 @@ def single_tensor(call: str, given: object) -> Tensor:
     return check_tensor(call, given)
 
 
-def check_unwritten(graph: PreparedGraph, before: Sequence[int]) -> None:
+def check_unwritten(graph: PreparedGraph, before: list[int]) -> None:
     """Says so where a forward wrote into the graph's tensors, as `x.relu_()` does: the next reader would be misled."""
-    for name, count, earlier in zip(graph.tensors, graph.versions(), before, strict=True):
-        if count != earlier:
-            require(False, "model", f"leave data.{name} as it is", *WRITTEN)
+    if (now := graph.versions()) != before:
+        name = next(name for name, *counts in zip(graph.tensors, now, before, strict=True) if counts[0] != counts[1])
+        require(False, "model", f"leave data.{name} as it is", *WRITTEN)

@@ -35,11 +35,12 @@ __all__ = [
 
 Task = Literal["multiclass", "multilabel"]
 """What logits mean: one softmax over the classes, or one sigmoid for each label."""
+TASKS = get_args(Task)
 
 
 def check_task(task: object) -> None:
     """A task is one of the two that there are."""
-    require_known("task", task, get_args(Task))
+    require_known("task", task, TASKS)
 
 
 FLOAT32_MAX = torch.finfo(torch.float32).max

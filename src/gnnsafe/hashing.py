@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,9 +51,15 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 
 def weights_digest(model: nn.Module) -> str:
     """The digest of a model's parameters and buffers, also of those that are not saved; of no graph that it cached."""
-    held = dict(chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)))
-    cached = {name for name in held if name.rpartition(".")[2].startswith(CACHED)}
-    return digest({name: value for name, value in held.items() if isinstance(value, Tensor) and name not in cached})
+    return digest(
+        {
+            f"{path}.{name}" if path else name: value
+            for path, module in model.named_modules(remove_duplicate=False)
+            for held in (module._parameters, module._buffers)
+            for name, value in held.items()
+            if isinstance(value, Tensor) and not name.startswith(CACHED)
+        }
+    )
 
 
 def row_digests(x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from gnnsafe.tiles import Tiles
 __all__ = ["Propagation", "Weighting", "check_propagation", "diffused", "mixed", "propagate", "shares", "weights"]
 
 Weighting = Literal["equal", "similarity"]
+WEIGHTINGS = get_args(Weighting)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def check_propagation(steps: int, alpha: float, isolated: str, weighting: str = 
     require_whole("steps", steps, 0)
     require(is_number(alpha) and 0 <= alpha <= 1, "alpha", "lie in [0, 1]", alpha)
     require_known("isolated", isolated, ("keep", "decay"))
-    require_known("weighting", weighting, get_args(Weighting))
+    require_known("weighting", weighting, WEIGHTINGS)
 
 
 def alike(scores: Tensor, edge_index: Tensor | Edges, isolated: Isolated = "keep") -> Matrix:

@@ -27,7 +27,8 @@ __all__ = ["Tiles", "by_target"]
 
 SIDE = 2**18  # nodes along a tile: what is fetched for them stays where it is fetched from fast
 ROWS = 2**14  # nodes whose incoming edges are sorted at once
-EDGE_PARTS = 16  # of the edges, which are put into groups one by one: each thread needs memory for one of them
+EDGE_PARTS = 8  # of the edges, which are put into groups one by one: each thread needs memory for one of them, and
+# numpy asks for huge pages from 4 MB on: with more parts the kernel took a third of the time to fetch small ones
 FEW = 2**18  # edges that are not worth a thread: to be put into tiles
 FEW_TO_SUM = 2**21  # the same, to be summed as they are
 BLOCK = 2**17  # edges that are summed at once
@@ -61,11 +62,12 @@ class Tiles:
 
     def sums(self, values: Any) -> Any:
         """For each node the sum of the values of those that point to it, in the precision of the values."""
-        totals = np.zeros_like(values)
         if self.rows > 1:  # no two rows of tiles write to the same totals
+            totals = np.zeros_like(values)
             in_threads(lambda row: self._add_row(self.parts, row, values, totals), range(self.rows))
             return totals
-        return sum(in_threads(lambda part: self._add_row([part], 0, values, np.zeros_like(values)), self.parts), totals)
+        first, *others = in_threads(lambda part: self._add_row([part], 0, values, np.zeros_like(values)), self.parts)
+        return sum(others, first)
 
     def degrees(self) -> Any:
         """How many edges point to each node."""
