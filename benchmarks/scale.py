@@ -30,6 +30,9 @@ ROOT = Path(__file__).parents[1]
 RECORDS, PAGE = (Path(__file__).with_name(f"scale.{ending}") for ending in ("json", "md"))
 DEGREE, CLASSES, FEATURES, HIDDEN = 15, 8, 128, 64
 PART = 10**6  # rows of nodes in a file
+CORES = 2  # of the machine that measures
+MACHINES = 10  # of the calculation on paper: 16 cores each, and
+MOVED = 130  # seconds a step for network and disk, by the table in docs/scale.md
 
 
 def draw(folder: Path, nodes: int, *, features: bool) -> None:
@@ -180,8 +183,8 @@ def run(row: Row, graph: Path, saved: Path) -> dict[str, float]:
             what = ["score-logits", f"{graph}/nodes", f"{graph}/edges", "--detector", str(saved)]
             what = what if logits else ["score", str(saved), str(graph)]
             more = ["--memory", row.memory] if row.engine == "duckdb" else ["--master", "local[2]"]
-            if row.engine == "spark":  # whose shuffles count as disk, too
-                more += ["--conf", "spark.driver.memory=6g", "--conf", f"spark.local.dir={temp}/spark"]
+            if row.engine == "spark":
+                more += ["--conf", "spark.driver.memory=6g"]
             command = [*base, "gnnsafe", *what, "--engine", row.engine, *more, "--out", str(out), "--temp", str(temp)]
         return measured(command, temp)
 
@@ -381,6 +384,30 @@ def growth(rows: dict[str, Any]) -> str:
     )
 
 
+def on_paper(rows: dict[str, Any]) -> str:
+    """What the local rows say of 1e9 nodes and 1.5e10 edges: time on Spark, memory and disk on DuckDB."""
+    few, many = (rows.get(Row("energy", MILLION, "spark", steps=steps).name) for steps in (2, 16))
+    large = rows.get(Row("energy", 30 * MILLION, "duckdb", memory="4GB").name)
+    if few is None or many is None or large is None:
+        return ""
+    step, cpu = ((many[key] - few[key]) / (many["steps"] - few["steps"]) for key in ("seconds", "cpu"))
+    rest = few["seconds"] - few["steps"] * step
+    at_most, at_least = (seconds / few["edges"] for seconds in (CORES * step, cpu))
+    there, work = (1.5e10 * each / (MACHINES * 16) for each in (at_most, at_least))
+    steps = 2 + rest / step
+    return (
+        f"\nOn {CORES} cores {few['edges']:.1e} edges took {few['seconds']:.0f} s with K = 2 and {many['seconds']:.0f} s "
+        f"with K = 16, so {step:.0f} s a step, of which the cores worked {cpu / CORES:.0f} s: c, the core-seconds for an "
+        f"edge and a step, is at most {CORES} · {step:.0f} / {few['edges']:.1e} = {at_most:.1e}, waiting included, and "
+        f"{at_least:.1e} by processor time. That is {work:.0f} to {there:.0f} s a step on {MACHINES} machines of 16 cores. "
+        f"Reading the tables, matching ids (two semi-joins) and writing come to {rest:.0f} s there, with the start of "
+        f"Spark: {rest / step:.1f} such steps. So K = 2 takes about {steps:.1f} × ({there:.0f} + {MOVED}) s, "
+        f"{steps * (there + MOVED) / 60:.0f} minutes, at most.\n"
+        f"\nDuckDB took {large['gigabytes']:.1f} GB in all and {1e9 * large['disk'] / large['edges']:.1f} bytes an edge "
+        f"on disk for {large['nodes']:.0e} nodes and {large['edges']:.1e} edges.\n"
+    )
+
+
 def stored(records: dict[str, Any]) -> None:
     """The records, the page and the chart of them."""
     RECORDS.write_text(json.dumps(records, indent=1) + "\n")
@@ -393,7 +420,7 @@ def stored(records: dict[str, Any]) -> None:
             f"{found['sql']:.0f} s; over edges in files {found['files']:.1f} s, and {found['sorting']:.1f} s to sort "
             "these once. Both in one process, at whatever load there was.\n"
         )
-    PAGE.write_text(text + growth(rows), encoding="utf-8")
+    PAGE.write_text(text + growth(rows) + on_paper(rows), encoding="utf-8")
     if rows:
         draw_chart(rows)
 

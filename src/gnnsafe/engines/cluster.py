@@ -85,10 +85,10 @@ def started(master: str | None, conf: Mapping[str, str], temp: str) -> Iterator[
         if local and not is_remote(temp):
             settings["spark.local.dir"] = str(stack.enter_context(workspace(Path(temp).absolute())))
         settings |= conf
-        session = _session(master, settings, heard=running or "spark.log.level" in conf)
         root = logging.getLogger()
         root.addFilter(_not_py4j)
         stack.callback(root.removeFilter, _not_py4j)
+        session = _session(master, settings, heard=running or "spark.log.level" in conf)
         if not running:
             java = getattr(session.sparkContext._jvm.org.apache.spark.util, "Utils$")
             stack.callback(getattr(java, "MODULE$").clearLocalRootDirs)  # else the next session would make it again

@@ -270,6 +270,10 @@ class DuckDB(Engine):
         """What DuckDB complains of, as an error of gnnsafe."""
         try:
             yield
+        except RuntimeError as error:
+            if str(error) == "Query interrupted":  # what DuckDB 2.0 makes of Ctrl-C in some queries
+                raise KeyboardInterrupt from error
+            raise
         except self._errors as error:
             reason = _reason(str(error))
             full = os.strerror(errno.ENOSPC) in reason and str(self.folder) in reason
