@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -102,6 +103,18 @@ def test_an_address(opened, tmp_path, capsys):
     assert "'out' must be a new folder (got 'file://" in capsys.readouterr().err
 
 
+def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path):
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += f"from gnnsafe import engines\nengines.Spark(master='local[1]', temp={str(tmp_path)!r}).__enter__()"
+    with subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        while not (started := psutil.Process(process.pid).children(recursive=True)):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    assert not psutil.wait_procs(started, timeout=30)[1]
+    assert not [*tmp_path.iterdir()]
+
+
 def test_shuffles_lie_where_temporary_tables_do(spark):
     """And so are removed with them, also by the run after one that was killed."""
     folder = Path(spark.sparkContext.getConf().get("spark.local.dir"))
@@ -112,6 +125,7 @@ def test_shuffles_lie_where_temporary_tables_do(spark):
 def test_a_full_disk(opened, tmp_path):
     """Java may not write more than some bytes to a file: the system refuses as a full disk does."""
     with opened("spark", tmp_path) as engine:
+        engine.create("stored", "SELECT id FROM range(3)")  # Java loads what it needs to write
         (java,) = (one for one in psutil.Process().children() if one.name() == "java")
         before = java.rlimit(psutil.RLIMIT_FSIZE)
         java.rlimit(psutil.RLIMIT_FSIZE, (1000, before[1]))

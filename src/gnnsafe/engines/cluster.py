@@ -7,9 +7,11 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -88,7 +90,7 @@ def started(master: str | None, conf: Mapping[str, str], temp: str) -> Iterator[
         root = logging.getLogger()
         root.addFilter(_not_py4j)
         stack.callback(root.removeFilter, _not_py4j)
-        session = _session(master, settings, heard=running or "spark.log.level" in conf)
+        session = _session(master, settings, running=running)
         if not running:
             java = getattr(session.sparkContext._jvm.org.apache.spark.util, "Utils$")
             stack.callback(getattr(java, "MODULE$").clearLocalRootDirs)  # else the next session would make it again
@@ -96,14 +98,14 @@ def started(master: str | None, conf: Mapping[str, str], temp: str) -> Iterator[
         yield session
 
 
-def _session(master: str | None, settings: Mapping[str, str], *, heard: bool) -> Any:
-    """What there is, or a new one; `heard`: what Java says is for the user."""
+def _session(master: str | None, settings: Mapping[str, str], *, running: bool) -> Any:
+    """The one that is running, or a new one."""
     from pyspark.sql import SparkSession
 
     with tempfile.TemporaryFile() as log:
         try:
-            if not heard:
-                _start_java(settings, log)
+            if not running:
+                _start_java(settings, log if settings["spark.log.level"] == QUIET["spark.log.level"] else None)
             return SparkSession.builder.config(map={**settings}).getOrCreate()
         except Exception as error:  # py4j's and Spark's own have no root of their own
             log.seek(0)
@@ -117,15 +119,32 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _start_java(settings: Mapping[str, str], log: IO[bytes]) -> None:
-    """What Java and the workers say goes to a file, so that an error of ours is the only line."""
+def _start_java(settings: Mapping[str, str], log: IO[bytes] | None) -> None:
+    """What Java and the workers say goes to a file, if there is one, so that an error of ours is the only line."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None:  # else it runs since a session before
         conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
+        with _interrupted_after():
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
+
+
+@contextmanager
+def _interrupted_after() -> Iterator[None]:
+    """Ctrl-C counts when the block ends: in it, a Java that has no Python yet would stay for good."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # which alone has signals
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def beside(session: Any) -> Any:
