@@ -30,6 +30,9 @@ ROOT = Path(__file__).parents[1]
 RECORDS, PAGE = (Path(__file__).with_name(f"scale.{ending}") for ending in ("json", "md"))
 DEGREE, CLASSES, FEATURES, HIDDEN = 15, 8, 128, 64
 PART = 10**6  # rows of nodes in a file
+CORES = 2  # of the machine that measures
+MACHINES = 10  # of the calculation on paper: 16 cores each, and
+MOVED = 130  # seconds a step for network and disk, by the table in docs/scale.md
 
 
 def draw(folder: Path, nodes: int, *, features: bool) -> None:
@@ -180,8 +183,8 @@ def run(row: Row, graph: Path, saved: Path) -> dict[str, float]:
             what = ["score-logits", f"{graph}/nodes", f"{graph}/edges", "--detector", str(saved)]
             what = what if logits else ["score", str(saved), str(graph)]
             more = ["--memory", row.memory] if row.engine == "duckdb" else ["--master", "local[2]"]
-            if row.engine == "spark":  # whose shuffles count as disk, too
-                more += ["--conf", "spark.driver.memory=6g", "--conf", f"spark.local.dir={temp}/spark"]
+            if row.engine == "spark":
+                more += ["--conf", "spark.driver.memory=6g"]
             command = [*base, "gnnsafe", *what, "--engine", row.engine, *more, "--out", str(out), "--temp", str(temp)]
         return measured(command, temp)
 
@@ -363,7 +366,7 @@ def made(folder: Path, row: Row) -> tuple[Path, Path]:
 
 
 def growth(rows: dict[str, Any]) -> str:
-    """How DuckDB's time grows with the edges, of energy and of a GCN, and what is known of why."""
+    """How DuckDB's time grows with the edges, of energy and of a GCN."""
     by_size = {(one["what"], one["nodes"]): one for one in rows.values() if one["engine"] == "duckdb"}
     if not {(what, nodes) for what in ("energy", "gcn") for nodes in (MILLION, 10 * MILLION)} <= by_size.keys():
         return ""
@@ -373,11 +376,34 @@ def growth(rows: dict[str, Any]) -> str:
     )
     return (
         f"\nFrom 1.5e7 edges to 1.5e8 DuckDB's time grows {time_:.1f}-fold for energy (of processors {cpu:.1f}) and "
-        f"{gcn_time:.0f}-fold for the GCN ({gcn_cpu:.0f}), which is more than the edges do. At 1e7 nodes the GCN's "
-        f"layer of {HIDDEN} columns is 2.6 GB. A range of nodes may take a quarter of the 7.5 GB that 8 GB leave, so "
-        "there are two, where 1e6 nodes are one, and every sum reads the layer twice. The larger run also took longer "
-        "than its processors worked: it waited, for the disk or for other work. How much each of these costs was not "
-        "measured.\n"
+        f"{gcn_time:.1f}-fold for the GCN ({gcn_cpu:.1f}); rows of different load compare by processors at best. "
+        f"At 1e7 nodes the GCN's layer of {HIDDEN} columns is 2.6 GB. A range of nodes may take a quarter of the "
+        "7.5 GB that 8 GB leave, so there are two, where 1e6 nodes are one, and every sum reads the layer twice.\n"
+    )
+
+
+def on_paper(rows: dict[str, Any]) -> str:
+    """What the local rows say of 1e9 nodes and 1.5e10 edges: time on Spark, memory and disk on DuckDB."""
+    few, many = (rows.get(Row("energy", MILLION, "spark", steps=steps).name) for steps in (2, 16))
+    large = rows.get(Row("energy", 30 * MILLION, "duckdb", memory="4GB").name)
+    if few is None or many is None or large is None:
+        return ""
+    step, cpu = ((many[key] - few[key]) / (many["steps"] - few["steps"]) for key in ("seconds", "cpu"))
+    rest = few["seconds"] - few["steps"] * step
+    at_most, at_least = (seconds / few["edges"] for seconds in (CORES * step, cpu))
+    there, work = (1.5e10 * each / (MACHINES * 16) for each in (at_most, at_least))
+    steps = 2 + rest / step
+    edges, minutes = f"{few['edges']:.1e}", steps * (there + MOVED) / 60
+    return (
+        f"\nOn {CORES} cores {edges} edges took {few['seconds']:.0f} s with K = 2 and {many['seconds']:.0f} s with "
+        f"K = 16, so {step:.1f} s a step, in which the cores worked {cpu:.1f} s together: c, the core-seconds for an "
+        f"edge and a step, is at most {CORES} · {step:.1f} / {edges} = {at_most:.1e}, waiting included, and "
+        f"{at_least:.1e} by processor time. That is {work:.0f} to {there:.0f} s a step on {MACHINES} machines of 16 "
+        f"cores. Reading the tables, matching ids (two semi-joins) and writing came to {rest:.0f} s, with the start of "
+        f"Spark: {rest / step:.1f} such steps. So 1.5e10 edges with K = 2 take at most about {steps:.1f} × "
+        f"({there:.0f} + {MOVED}) s, {minutes:.0f} minutes.\n"
+        f"\nDuckDB took {large['gigabytes']:.1f} GB in all and {1e9 * large['disk'] / large['edges']:.1f} bytes an "
+        f"edge on disk for {large['nodes']:.0e} nodes and {large['edges']:.1e} edges.\n"
     )
 
 
@@ -393,7 +419,7 @@ def stored(records: dict[str, Any]) -> None:
             f"{found['sql']:.0f} s; over edges in files {found['files']:.1f} s, and {found['sorting']:.1f} s to sort "
             "these once. Both in one process, at whatever load there was.\n"
         )
-    PAGE.write_text(text + growth(rows), encoding="utf-8")
+    PAGE.write_text(text + growth(rows) + on_paper(rows), encoding="utf-8")
     if rows:
         draw_chart(rows)
 

@@ -65,6 +65,29 @@ def test_sigkill_leaves_nothing_after_the_next_run(moment, tmp_path):
     assert not [*tmp_path.glob(".*")]
 
 
+INTERRUPTED = """
+import os, signal, sys, threading
+from gnnsafe import engines
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+endless = "SELECT sum(sin(range)) FROM range(1000000000000)"
+with engines.DuckDB(memory="1GB", threads=1, temp=sys.argv[1]) as engine:
+    for ask in (engine.rows, lambda sql: [*engine.batches(sql, 10)], lambda sql: engine.create("stored", sql)):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            ask(endless)
+        except KeyboardInterrupt:
+            print("interrupted")
+"""
+
+
+def test_ctrl_c_in_a_query_is_one_of_pythons(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["interrupted"] * 3, done.stderr
+    assert not [*tmp_path.iterdir()]
+
+
 def test_folders_of_the_living_are_left_alone(tmp_path):
     with workspace(tmp_path) as mine:
         with workspace(tmp_path) as other:

@@ -46,7 +46,10 @@ BAD = {
     "no target": (drop("edges", "target"), "has no column 'target' or 'dst'"),
     "no feature": (drop("nodes", "f3"), "must have the 8 numbers per node that the detector knows (got 7)"),
     "unknown ends": (change("edges", "source", lambda v: [999, *v[1:]]), "must be the id of a node (got 999, one of 1"),
-    "all unknown": (change("edges", "source", lambda v: [n + 10**6 for n in v]), "must be the id of a node"),
+    "all unknown": (
+        change("edges", "source", lambda v: [n + 10**6 for n in v]),
+        "; no edge would be left: check that both tables write ids alike",
+    ),
     "other types": (
         change("edges", "source", lambda v: [*v[:-1], 36.5]),
         "must be the id of a node (got 36.5, one of 1",

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
+import psutil
 import py4j
 import pyarrow as pa
 import pytest
@@ -29,6 +34,8 @@ from tests.engines.test_refusals import BAD
 
 from gnnsafe import engines
 from gnnsafe.cli import main
+from gnnsafe.engines.cluster import Storage
+from gnnsafe.engines.workspace import PREFIX
 from gnnsafe.errors import InputError
 from gnnsafe.methods import KNN, GNNSafe
 
@@ -99,6 +106,59 @@ def test_an_address(opened, tmp_path, capsys):
     capsys.readouterr()
     assert main(command) == 2
     assert "'out' must be a new folder (got 'file://" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path):
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += f"from gnnsafe import engines\nengines.Spark(master='local[1]', temp={str(tmp_path)!r}).__enter__()"
+    with subprocess.Popen([sys.executable, "-c", code], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        while not (started := psutil.Process(process.pid).children(recursive=True)):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    assert not psutil.wait_procs(started, timeout=30)[1]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_shuffles_lie_where_temporary_tables_do(spark):
+    """And so are removed with them, also by the run after one that was killed."""
+    folder = Path(spark.sparkContext.getConf().get("spark.local.dir"))
+    assert folder.name.startswith(PREFIX)
+    assert [*folder.glob("blockmgr-*")]
+
+
+def test_a_full_disk(opened, tmp_path):
+    """Java may not write more than some bytes to a file: the system refuses as a full disk does."""
+    with opened("spark", tmp_path) as engine:
+        engine.create("stored", "SELECT id FROM range(3)")  # Java loads what it needs to write
+        (java,) = (one for one in psutil.Process().children() if one.name() == "java")
+        before = java.rlimit(psutil.RLIMIT_FSIZE)
+        java.rlimit(psutil.RLIMIT_FSIZE, (1000, before[1]))
+        try:
+            with pytest.raises(InputError) as caught:
+                engine.create("stored", "SELECT id, rand() FROM range(100000)")
+        finally:
+            java.rlimit(psutil.RLIMIT_FSIZE, before)
+        assert str(caught.value).endswith("; name folders on a larger disk (--temp, --out)")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_a_killed_run_left_at_an_address_is_removed_after_a_day(spark, tmp_path):
+    """Temporary tables, and beside the output what was to become it."""
+    for place in ("temp", "lake"):
+        for name, age in (("old", 2), ("young", 0)):
+            (tmp_path / place / f"{PREFIX}{name}" / "part").mkdir(parents=True)
+            os.utime(tmp_path / place / f"{PREFIX}{name}", (time.time() - age * 86400,) * 2)
+    with (
+        Storage(spark, f"{tmp_path.as_uri()}/temp") as storage,
+        storage.published(f"{tmp_path.as_uri()}/lake/out") as part,
+    ):
+        spark.range(3).write.parquet(part)
+        assert {path.name for path in (tmp_path / "lake").iterdir()} == {f"{PREFIX}young", part.rpartition("/")[2]}
+        assert part.rpartition("/")[2].startswith(PREFIX)  # so another run would know it
+    assert spark.read.parquet(f"{tmp_path}/lake/out").count() == 3
+    assert {path.name for path in (tmp_path / "lake").iterdir()} == {f"{PREFIX}young", "out"}
+    assert {path.name for path in (tmp_path / "temp").iterdir()} == {f"{PREFIX}young"}
 
 
 @pytest.mark.parametrize("case", ["null feature", "unknown ends"])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -65,40 +68,50 @@ def pandas_unmentioned() -> Iterator[None]:
 
 
 @contextmanager
-def started(master: str | None, conf: Mapping[str, str]) -> Iterator[Any]:
-    """The session of spark-submit, or a new one, which is stopped in the end."""
+def started(master: str | None, conf: Mapping[str, str], temp: str) -> Iterator[Any]:
+    """The session of spark-submit, or a new one, which is stopped in the end; on this machine it shuffles in `temp`."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ
     local = not running and (master or "local").startswith("local")
-    if local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers are of this environment
-    settings: dict[str, Any] = {
-        "spark.app.name": "gnnsafe",
-        "spark.sql.autoBroadcastJoinThreshold": BROADCAST,
-        "spark.ui.showConsoleProgress": "false",
-        **({} if running else {"spark.master": master or "local[*]", **QUIET}),
-        **(LOCAL if local else {}),
-        **conf,
-    }
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {
+            "spark.app.name": "gnnsafe",
+            "spark.sql.autoBroadcastJoinThreshold": BROADCAST,
+            "spark.ui.showConsoleProgress": "false",
+            **({} if running else {"spark.master": master or "local[*]", **QUIET}),
+            **(LOCAL if local else {}),
+        }
+        if local:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers are of this environment
+        if local and not is_remote(temp):
+            settings["spark.local.dir"] = str(stack.enter_context(workspace(Path(temp).absolute())))
+        settings |= conf
+        root = logging.getLogger()
+        root.addFilter(_not_py4j)
+        stack.callback(root.removeFilter, _not_py4j)
+        session = _session(master, settings, running=running)
+        if not running:
+            java = getattr(session.sparkContext._jvm.org.apache.spark.util, "Utils$")
+            stack.callback(getattr(java, "MODULE$").clearLocalRootDirs)  # else the next session would make it again
+            stack.callback(session.stop)
+        yield session
+
+
+def _session(master: str | None, settings: Mapping[str, str], *, running: bool) -> Any:
+    """The one that is running, or a new one."""
+    from pyspark.sql import SparkSession
+
     with tempfile.TemporaryFile() as log:
         try:
-            if not running and "spark.log.level" not in conf:
-                _start_java(settings, log)
-            session = SparkSession.builder.config(map=settings).getOrCreate()
+            if not running:
+                _start_java(settings, log if settings["spark.log.level"] == QUIET["spark.log.level"] else None)
+            return SparkSession.builder.config(map={**settings}).getOrCreate()
         except Exception as error:  # py4j's and Spark's own have no root of their own
             log.seek(0)
             told = [*str(error).strip().splitlines()[-1:], *log.read().decode(errors="replace").splitlines()]
             reason = " ".join(line for line in told if not line.startswith("WARNING"))[:300] or type(error).__name__
             raise InputError(f"'master' must be one that Spark starts on (got '{master}': {reason})") from error
-    root = logging.getLogger()
-    root.addFilter(_not_py4j)
-    try:
-        yield session
-    finally:
-        root.removeFilter(_not_py4j)
-        if not running:
-            session.stop()
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:
@@ -106,15 +119,32 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def _start_java(settings: Mapping[str, str], log: IO[bytes]) -> None:
-    """What Java and the workers say goes to a file, so that an error of ours is the only line."""
+def _start_java(settings: Mapping[str, str], log: IO[bytes] | None) -> None:
+    """What Java and the workers say goes to a file, if there is one, so that an error of ours is the only line."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None:  # else it runs since a session before
         conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
-        gateway = launch_gateway(conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
+        with _interrupted_after():
+            gateway = launch_gateway(conf, popen_kwargs={"stderr": log})  # type: ignore[no-untyped-call]
         SparkContext(conf=conf, gateway=gateway)
+
+
+@contextmanager
+def _interrupted_after() -> Iterator[None]:
+    """Ctrl-C counts when the block ends: in it, a Java that has no Python yet would stay for good."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # which alone has signals
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def beside(session: Any) -> Any:
@@ -135,8 +165,7 @@ class Storage:
 
     def __enter__(self) -> Storage:
         if is_remote(self._temp):
-            self._root = f"{self._temp.rstrip('/')}/{PREFIX}{self._session.sparkContext.applicationId}"
-            self._remove_stale()
+            self._root = self._new(self._temp.rstrip("/"))
             self._stack.callback(self._delete, self._root)
         else:
             self._root = self._stack.enter_context(workspace(Path(self._temp).absolute())).as_uri()
@@ -162,7 +191,7 @@ class Storage:
             return
         self.check_absent(out)
         system, target = self._system(out)
-        part = f"{out.rstrip('/')}{PREFIX}{self._session.sparkContext.applicationId}"
+        part = self._new(out.rstrip("/").rpartition("/")[0])
         try:
             yield part
             require(system.rename(self._system(part)[1], target), "out", "be a place that can be written", f"'{out}'")
@@ -183,11 +212,11 @@ class Storage:
         system, path = self._system(address)
         system.delete(path, True)
 
-    def _remove_stale(self) -> None:
-        system, parent = self._system(self._temp)
-        if not system.exists(parent):
-            return
-        for status in system.listStatus(parent):
+    def _new(self, parent: str) -> str:
+        """An address at which nothing is yet; what runs before have left there is removed first."""
+        system, folder = self._system(f"{parent}/")
+        for status in system.listStatus(folder) if system.exists(folder) else ():
             name = status.getPath().getName()
             if name.startswith(PREFIX) and time.time() - status.getModificationTime() / 1000 > STALE:
                 system.delete(status.getPath(), True)
+        return f"{parent}/{PREFIX}{secrets.token_hex(8)}"

@@ -24,7 +24,7 @@ from gnnsafe.engines.inputs import GraphTables
 from gnnsafe.engines.numbering import Numbering, numbered, unknown_ends
 from gnnsafe.engines.sources import is_delta, parquet_files, scan, sized
 from gnnsafe.engines.stages import run
-from gnnsafe.engines.workspace import published, workspace
+from gnnsafe.engines.workspace import FULL, published, workspace
 from gnnsafe.errors import InputError, MissingExtraError, require, require_whole
 from gnnsafe.progress import progress
 
@@ -34,7 +34,6 @@ BATCH = 2**17  # rows of nodes at once
 EDGES = 2**20
 OWN = 2**29  # bytes that Python and torch take by themselves
 LEAST = 2**28  # that DuckDB needs
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LARGER = "name a folder on a larger disk (--temp)"
 
 
@@ -281,6 +280,10 @@ class DuckDB(Engine):
         """What DuckDB complains of, as an error of gnnsafe."""
         try:
             yield
+        except RuntimeError as error:
+            if str(error) == "Query interrupted":  # what DuckDB 2.0 makes of Ctrl-C in some queries
+                raise KeyboardInterrupt from error
+            raise
         except self._errors as error:
             reason = _reason(str(error))
             full = os.strerror(errno.ENOSPC) in reason and str(self.folder) in reason

@@ -76,6 +76,6 @@ def unknown_ends(engine: Engine, graph: GraphTables, lost: int, total: int) -> G
     end = next(end for end, rows in found.items() if rows)
     problem = f"must be the id of a node (got {shown(found[end][0][0])}, one of {lost:,} such edges of {total:,})"
     remedy = "add the node, or leave such edges out (--drop-unknown-edges)"
-    if graph.drop_unknown:
+    if lost == total:
         remedy = "no edge would be left: check that both tables write ids alike"
     return refusal(Path("edges"), problem, remedy, column=end)

@@ -25,6 +25,7 @@ from gnnsafe.engines.inputs import FeatureColumns, GraphTables
 from gnnsafe.engines.numbering import check_ids, unknown_ends
 from gnnsafe.engines.sources import check_there, is_delta, is_remote
 from gnnsafe.engines.stages import run
+from gnnsafe.engines.workspace import FULL
 from gnnsafe.errors import InputError, MissingExtraError, require
 
 __all__ = ["Spark"]
@@ -94,7 +95,7 @@ class Spark(Engine):
         if self._session is None:
             check_java()
             check_master(self._master)
-            self.session = self._stack.enter_context(started(self._master, self._conf))
+            self.session = self._stack.enter_context(started(self._master, self._conf, self.temp))
         else:
             self.session = self._session
         self.spark = beside(self.session)
@@ -274,7 +275,9 @@ class Spark(Engine):
             lines = [line.strip() for line in text.splitlines() if line.strip()]
             told = [line for line in lines if CAUSE.match(line)]
             reason = told[-1] if told else lines[0]
-            raise InputError(f"'{source}' cannot be read or stored by spark ({reason[:300]})") from error
+            full = any(os.strerror(code) in reason for code in FULL)
+            remedy = "; name folders on a larger disk (--temp, --out)" if full else ""
+            raise InputError(f"'{source}' cannot be read or stored by spark ({reason[:300]}){remedy}") from error
 
 
 def _parts(name: str, column: Column) -> list[str]:

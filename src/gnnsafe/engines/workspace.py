@@ -6,6 +6,7 @@ no process holds: what SIGKILL left.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -15,9 +16,10 @@ from pathlib import Path
 
 from gnnsafe.errors import InputError, require
 
-__all__ = ["PREFIX", "check_absent", "published", "workspace"]
+__all__ = ["FULL", "PREFIX", "check_absent", "published", "workspace"]
 
 PREFIX = ".gnnsafe-work-"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a full disk is called
 
 
 @contextmanager
