@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -306,3 +308,20 @@ def test_without_embeddings_they_say_what_is_missing(method):
     result = Outputs.of(Own(), graph)
     with pytest.raises(ValueError, match=r"'embedding' must name the submodule .* it has convs, convs.0, convs.1"):
         method.fit(result, torch.tensor([0, 1, 0, 1]), torch.ones(4, dtype=torch.bool)).score(result)
+
+
+NEAREST = """
+import resource, torch
+from gnnsafe.methods.knn import nearest_distances
+
+points, bank = torch.randn(60_000, 64), torch.randn(1000, 64)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+nearest_distances(points, bank, 10)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_distances_of_many_points_take_a_chunks_memory():
+    """In a process of its own: what the allocator keeps depends on all that came before."""
+    done = subprocess.run([sys.executable, "-c", NEAREST], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 150

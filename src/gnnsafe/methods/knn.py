@@ -28,14 +28,15 @@ def nearest_distances(points: Tensor, bank: Tensor, k: int) -> Tensor:
     >>> nearest_distances(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), 2).tolist()
     [[0.0, 1.4142...]]
     """
-    k, bank, nearest = min(k, len(bank)), bank.double(), []
+    k, bank = min(k, len(bank)), bank.double()
     lengths, narrow = bank.square().sum(dim=1), torch.promote_types(points.dtype, torch.float32)
-    for chunk in torch.split(points, max(1, PRODUCTS // len(bank))):
-        rows = chunk.double()
+    nearest = points.new_empty((len(points), k), dtype=narrow)  # whole: pieces between chunks would keep their memory
+    at_once = max(1, PRODUCTS // len(bank))
+    for start in range(0, len(points), at_once):
+        rows = points[start : start + at_once].double()
         squared = torch.addmm(lengths, rows, bank.T, alpha=-2) + rows.square().sum(dim=1, keepdim=True)
-        nearest.append(_smallest(squared.to(narrow), k))
-    squared = torch.cat(nearest)
-    return squared.where(squared > SAME, 0).sqrt()
+        nearest[start : start + at_once] = _smallest(squared.to(narrow), k)
+    return nearest.where(nearest > SAME, 0).sqrt()
 
 
 def _smallest(values: Tensor, k: int) -> Tensor:
