@@ -141,3 +141,14 @@ def test_copied_and_pickled(library, model):
     detector = Detector(model, forward=forward, node_type="paper").fit(library)
     for copied in (copy.deepcopy(detector), pickle.loads(pickle.dumps(detector))):
         assert torch.equal(copied.score(library), detector.score(library))
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
+def test_nodes_that_are_far_off_are_heard_and_nothing_else_is_said(library, model):
+    detector = Detector(model, "two-scale", forward=forward, node_type="paper").fit(library)
+    odd = copy.deepcopy(library)
+    odd["paper"].x[::3] += 50.0
+    detector.score(odd)
+    assert detector.method.far(detector.prepared(odd)).sum() >= 20
+    assert not bool(detector.method.silencing_)
+    assert "judged without them" not in str(detector.explain(odd, node=1))

@@ -19,7 +19,7 @@ from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.once import once
 from gnnsafe.prepared import PreparedGraph, admit, prepare
-from gnnsafe.regions import row_kinds
+from gnnsafe.regions import row_kinds, rows
 from gnnsafe.staged import Whole, staged
 
 __all__ = ["Classifier", "Outputs", "Penultimate", "embeddings_of"]
@@ -299,7 +299,7 @@ class Outputs:
         Raises:
             InputError: The logits came without a model.
         """
-        attributes = {name: rows[:0] for name, rows in self._edge_attributes().items()}
+        attributes = {name: values[:0] for name, values in self._edge_attributes().items()}
         return self.again(self.graph.without_edges(**attributes))
 
     def without_messages(self, silent: Tensor) -> Outputs:
@@ -309,14 +309,16 @@ class Outputs:
             silent: A mask of nodes; where there are none, these outputs come back.
 
         Returns:
-            The outputs of that graph; these, of one type of nodes among others, where the model reads them all.
+            The outputs of that graph.
 
         Raises:
-            InputError: The logits came without a model.
+            InputError: The logits came without a model, or the graph is one type of nodes among others.
         """
-        if isinstance(self.graph.data, NodeTypeGraph) or not bool(silent.any()):
+        if not bool(silent.any()):
             return self
-        return self.again(self.graph.without_messages(silent, **self._edge_attributes()))
+        kept = self.graph.heard_edges(silent)
+        attributes = {name: rows(values, kept) for name, values in self._edge_attributes().items()}
+        return self.again(self.graph.without_messages(silent, **attributes))
 
     def _edge_attributes(self) -> dict[str, Any]:
         """By name; none of one type of nodes among others, which takes all edges away by itself."""

@@ -112,22 +112,22 @@ class PreparedGraph:
         data = changed(self.data, **attributes, edge_index=edges.index)
         return PreparedGraph(data, edges, self._of_features, self.cached("without edges", Cache))
 
-    def without_messages(self, silent: Tensor, **attributes: Tensor) -> PreparedGraph:
-        """The same without the edges that lead from `silent` nodes to others; what was made of features goes along.
-
-        Args:
-            silent: A mask of nodes.
-            attributes: Those of edges, which lose the same rows.
-        """
-        self.check_unwritten()
+    def heard_edges(self, silent: Tensor) -> Tensor:
+        """The numbers of all edges but those that lead from `silent` nodes, a mask, to others."""
         source, target = self.edge_index
-        kept = ~silent[source] | (source == target)
+        heard: Tensor = ~silent[source] | (source == target)
+        return heard.nonzero().flatten()
+
+    def without_messages(self, silent: Tensor, **attributes: Any) -> PreparedGraph:
+        """The same with its `heard_edges` alone, and `attributes` of these; what was made of features goes along."""
+        self.check_unwritten()
+        key = ("without messages", silent.cpu().numpy().tobytes())
         edges = self.edges.cached(
-            ("without messages", silent.cpu().numpy().tobytes()),
-            lambda: Edges(self.edge_index[:, kept], self.num_nodes, reused=self.edges.reused),
+            key,
+            lambda: Edges(self.edge_index[:, self.heard_edges(silent)], self.num_nodes, reused=self.edges.reused),
         )
-        data = changed(self.data, edge_index=edges.index, **{name: rows[kept] for name, rows in attributes.items()})
-        return PreparedGraph(data, edges, self._of_features, edges.cached("features", Cache))
+        data = changed(self.data, **attributes, edge_index=edges.index)
+        return PreparedGraph(data, edges, self._of_features, self.cached(key, Cache))
 
     def both_ways(self) -> PreparedGraph:
         """The same with each edge in both directions, every one once: links that mean the same either way.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -107,9 +109,9 @@ def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
     assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
 
 
-def check_far_off(name, opened, folder, *, undirected):
+def check_far_off(name, opened, folder, *, undirected, method=NEAR):
     """Messages of nodes that are far off are left out of all but classes and degrees, in an engine as in memory."""
-    made, graph = detector(NEAR, undirected=undirected), new_graph("all")
+    made, graph = detector(method, undirected=undirected), new_graph("all")
     graph.x[torch.arange(90) % 4 == 0] += 40.0
     decided = made.decide(graph, false_alarm=0.1)
     assert bool(made.method.silencing_)
@@ -119,6 +121,12 @@ def check_far_off(name, opened, folder, *, undirected):
 @pytest.mark.parametrize("undirected", [False, True])
 def test_two_scale_beside_nodes_that_are_far_off(undirected, opened, tmp_path):
     check_far_off("duckdb", opened, tmp_path, undirected=undirected)
+
+
+@pytest.mark.parametrize("degree", [InDegree(), OutDegree()], ids=repr)
+def test_degrees_are_those_of_the_graph_whoever_is_heard(degree, opened, tmp_path):
+    method = replace(NEAR, unlike=(OutOfPlace(), degree, FeatureDistance()))
+    check_far_off("duckdb", opened, tmp_path, undirected=False, method=method)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

@@ -10,9 +10,9 @@ from torch_geometric.nn import GCNConv
 import gnnsafe
 from gnnsafe import Detector
 from gnnsafe.graph import changed
-from gnnsafe.methods import FeatureDistance, OutOfPlace, TwoScale
+from gnnsafe.methods import Energy, FeatureDistance, OutOfPlace, TwoScale
 from gnnsafe.metrics import detection
-from gnnsafe.models import GCN
+from gnnsafe.models import GCN, SGC, GraphSAGE
 
 NODES, FEATURES = 1500, 6
 
@@ -144,3 +144,61 @@ def test_a_model_that_cannot_run_again_hears_all():
     outputs = gnnsafe.Outputs.of(GCN(FEATURES, 8, 3), world(1))
     method.fit(outputs, world(1).y, world(1).train_mask)
     assert not bool(method.looking_at(gnnsafe.prepare(data)).silencing_)
+
+
+def test_other_features_of_the_same_edges_are_read_anew(detector):
+    data, odd = moved(world(2), 0.1)
+    graph = gnnsafe.prepare(data)
+    detector.score(graph)
+    far = detector.method.far(graph)
+    x = torch.where(far[:, None], data.x + 3.0 * odd[:, None], 0.9 * data.x)  # of which the same are far off
+    fresh = gnnsafe.prepare(changed(data, x=x))
+    assert torch.equal(detector.method.far(fresh), far)
+    assert torch.equal(detector.score(graph.with_features(x)), detector.score(fresh))
+
+
+@pytest.mark.filterwarnings("ignore::gnnsafe.errors.MethodWarning")
+def test_lists_go_with_their_edges():
+    names = [str(edge) for edge in range(5 * NODES)]
+    torch.manual_seed(0)
+    seen, model = [], GCN(FEATURES, 8, 3)
+
+    def forward(model, data):
+        seen.append((data.edge_index, data.edge_names))
+        return model(data.x, data.edge_index)
+
+    detector = Detector(model, forward=forward).fit(changed(world(1), edge_names=names))
+    data, _ = moved(changed(world(2), edge_names=names), 0.1)
+    detector.score(data)
+    assert bool(detector.method.silencing_)
+    edges, left = next(one for one in seen if 0 < len(one[1]) < 5 * NODES)
+    torch.testing.assert_close(edges, data.edge_index[:, list(map(int, left))])
+
+
+@pytest.mark.parametrize("backbone", [GCN, SGC, GraphSAGE])
+def test_touched_are_all_that_a_node_reaches_which_is_no_longer_heard(backbone):
+    """Its neighbours' in-degrees change, and so what a GCN's neighbours hear of these, a hop further."""
+    line = torch.arange(NODES - 1)
+    graph = changed(world(1), edge_index=torch.stack([line, line + 1]).repeat(1, 2))
+    torch.manual_seed(0)
+    near = TwoScale(unknown=(Energy(),), surroundings=(OutOfPlace(),))  # read neighbours, and no further
+    detector = Detector(backbone(FEATURES, 8, 3), near).fit(graph)
+    before, _ = moved(graph, 0.1)
+    detector.score(before)
+    method = detector.method
+    far = method.far(gnnsafe.prepare(before)).tolist()
+    node = next(first for first in range(NODES) if not any(far[first : first + 6]))
+    after = changed(before, x=before.x + 60.0 * (torch.arange(NODES) == node)[:, None])
+    heard = [method.heard(detector.outputs(one)).logits for one in (before, after)]
+    differ = (heard[0] != heard[1]).any(dim=1)
+    last = int(differ.nonzero().max()) - node
+    nodes, _ = detector.score_new(after, [node])
+    assert int(nodes.max()) - node >= last + 1  # whose own evidence reads those before it
+
+
+def test_chance_is_that_of_the_graph_where_it_is_small(detector):
+    method = detector.method
+    share = float(method.usual_far_) + 0.03
+    assert bool(method.with_far(torch.tensor(share), 1000).silencing_)
+    assert not bool(method.with_far(torch.tensor(share), 30).silencing_)  # two nodes of 30
+    assert bool(method.with_far(torch.tensor(share + 0.1), 30).silencing_)

@@ -24,6 +24,7 @@ from gnnsafe.methods import (
     OutDegree,
     Propagated,
 )
+from gnnsafe.outputs import Outputs
 from gnnsafe.sparse import Sparse
 
 X = torch.tensor([[3.0, 4.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 0.0], [1.0, 2.0, 2.0]])
@@ -63,6 +64,20 @@ def test_a_feature_that_is_the_same_in_all_training_nodes_has_the_largest_deviat
     expected = [4 / (8 / 3), 0.0, 1 / (8 / 3) + 4 / (8 / 3), 4 / (8 / 3)]
     assert scored(FeatureDistance(), x) == pytest.approx(expected)
     assert scored(FeatureDistance(), torch.ones(4, 2)) == [0.0] * 4
+
+
+@pytest.mark.parametrize("constant", [1 / 3, 1e9 / 3, 1e17 / 3, 1e30 / 3])
+@pytest.mark.parametrize("training", [23, 47, 90])
+def test_a_constant_feature_of_any_size_hides_no_other(constant, training):
+    draw = torch.Generator().manual_seed(0)
+    others = torch.rand(100, 30, generator=draw) * (torch.rand(100, 30, generator=draw) < 0.1)
+    x = torch.cat([torch.full((100, 1), constant), others], dim=1)
+    mask, found = torch.arange(100) < training, []
+    for features in (others, x, x.to_sparse_csr()):
+        outputs = Outputs(torch.zeros(100, 2), SimpleNamespace(x=features, edge_index=EDGES))
+        found.append(FeatureDistance().fit(outputs, mask.long(), mask).score(outputs))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-4, atol=1e-3)
 
 
 def test_nonzero_features_by_hand():

@@ -160,7 +160,7 @@ def _distances(
 
 def _many_far(method: TwoScale, engine: Engine, table: Any) -> bool:
     far, nodes = engine.total(table, _far_counts)
-    return bool(method.with_far(far / nodes).silencing_)
+    return bool(method.with_far(far / nodes, int(nodes)).silencing_)
 
 
 def _far_counts(block: Block) -> dict[str, Tensor]:

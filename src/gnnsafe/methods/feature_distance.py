@@ -28,7 +28,8 @@ class FeatureDistance(Method):
     """Features far from the training nodes': Σ_d (x_d − μ_d)² / σ_d², no model (trivial).
 
     μ and σ are the mean and the standard deviation of the training nodes' features. A feature that is the same in all
-    of them has the largest σ of the others, or 1. Neighbours do not count: what it sees, the node itself has.
+    of them has the largest σ of the others, or 1, and at least a millionth of its size. Neighbours do not count: what
+    it sees, the node itself has.
     """
 
     centre_: Tensor = fitted()
@@ -46,8 +47,8 @@ class FeatureDistance(Method):
         self.centre_ = mean_row(x, mask)
         variance = _variance(x, mask, self.centre_)
         varies = variance > ROUNDING * (self.centre_.square() + variance)
-        largest = variance.amax() if bool(varies.any()) else torch.ones_like(variance[:1]).sum()
-        self.scale_ = torch.where(varies, variance, largest).sqrt()
+        others = variance[varies].amax() if bool(varies.any()) else torch.ones_like(variance)
+        self.scale_ = torch.where(varies, variance, torch.maximum(others, ROUNDING * self.centre_.square())).sqrt()
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:

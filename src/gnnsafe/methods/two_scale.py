@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gnnsafe.errors import require
 from gnnsafe.graph import node_mask
+from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.degree_balance import DegreeBalance
@@ -19,7 +20,9 @@ from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
 from gnnsafe.methods.evidence import Compared, continued_rarity
 from gnnsafe.methods.feature_distance import FeatureDistance
+from gnnsafe.methods.in_degree import InDegree
 from gnnsafe.methods.mahalanobis import Mahalanobis
+from gnnsafe.methods.out_degree import OutDegree
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
@@ -46,6 +49,7 @@ LIFT = 4.0  # of all nodes of a graph that is odd as a whole
 ROUNDING = 1e-4  # of a distance, relative to it
 FAR = 0.02  # the share of validation nodes whose features are called far off
 MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
+DEGREES = (DegreeBalance, InDegree, OutDegree)  # which are those of the graph, whoever is heard
 KINDS = ("unlike", "unknown", "surroundings")
 
 
@@ -80,13 +84,14 @@ class TwoScale(Method):
     A node whose own features are far off (further than those of 98 in 100 validation nodes) makes all around it look
     unknown to the model. Where there are many such nodes (one in 200 more than in the graph that was fitted, and than
     chance puts there), evidence is read from the model without the edges that lead from them to others: they are odd,
-    their neighbours not.
+    their neighbours not. A heterogeneous graph is read as it is.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
     all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
-    (`score_new`). The model runs twice, once with every node alone. Where no embedding is known, logits stand for
-    it. Own evidence that reads neighbours says nothing of a node without in-neighbours.
+    (`score_new`). The model runs twice, once with every node alone, and once more where edges are left out. Where no
+    embedding is known, logits stand for it. Own evidence that reads neighbours says nothing of a node without
+    in-neighbours.
 
     Args:
         unlike: Methods that say how unlike its neighbours a node is.
@@ -133,9 +138,10 @@ class TwoScale(Method):
 
     @property
     def base_reach(self) -> int | None:
-        """That of the part that reaches furthest, and one hop for degrees."""
+        """That of the part that reaches furthest, and one hop for degrees, which change where a node is not heard."""
         reaches = [method.reach_within() for method in self.parts()]
-        return None if None in reaches else max(1, *(reach for reach in reaches if reach is not None))
+        known = max(1, *(reach for reach in reaches if reach is not None))
+        return None if None in reaches else known + (self.distance is not None)
 
     def parts(self) -> tuple[Method, ...]:
         """All whose evidence counts."""
@@ -164,7 +170,10 @@ class TwoScale(Method):
 
     @property
     def distance(self) -> FeatureDistance | None:
-        """The part that says how far off a node's own features are; None too where no other runs the model again."""
+        """The part that says how far off a node's own features are.
+
+        None where there is none, or no `OutOfPlace`: with that `fit` has run the model on other edges, so it can.
+        """
         again = any(isinstance(method, OutOfPlace) for method in self.unlike)
         found = (method for method in self.unlike if isinstance(method, FeatureDistance) and again)
         return next(found, None)
@@ -180,13 +189,18 @@ class TwoScale(Method):
         return distances > self.far_off_ * (1 + ROUNDING)
 
     def looking_at(self, graph: PreparedGraph) -> TwoScale:
-        """The same, that hears no node which is far off, if there are many in this graph."""
-        return self.with_far(self.far(graph).double().mean())
+        """The same, that hears no node which is far off, if there are many in this graph.
 
-    def with_far(self, share: Tensor) -> TwoScale:
-        """The same by the share of nodes that are far off."""
-        new = copy.copy(self)
-        chance = 2 * math.sqrt(FAR * (1 - FAR) / len(self.known_))  # two standard errors of such a share
+        One type of nodes among others hears all: its model reads edges of every type.
+        """
+        far = self.far(graph)
+        far = torch.zeros_like(far) if isinstance(graph.data, NodeTypeGraph) else far
+        return self.with_far(far.double().mean(), len(far))
+
+    def with_far(self, share: Tensor, nodes: int) -> TwoScale:
+        """The same by the share of a graph's nodes that are far off, and how many nodes it has."""
+        new, fewer = copy.copy(self), min(nodes, len(self.known_))
+        chance = 2 * math.sqrt(FAR * (1 - FAR) / fewer)  # two standard errors of such a share
         new.silencing_ = share - self.usual_far_ > MANY + chance
         return new
 
@@ -201,7 +215,7 @@ class TwoScale(Method):
         require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
         outputs = outputs.with_embeddings()
         heard = self.heard(outputs)
-        scores = [method.score(outputs if isinstance(method, DegreeBalance) else heard) for method in self.parts()]
+        scores = [method.score(outputs if isinstance(method, DEGREES) else heard) for method in self.parts()]
         return self.evidence(torch.stack(scores, dim=1), heard.graph.edges.in_degrees)
 
     def for_graph(self, rows: Tensor) -> TwoScale:
