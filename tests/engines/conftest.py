@@ -24,12 +24,12 @@ KINDS = ("directed", "isolated", "loops", "repeated", "text", "all")
 
 
 @pytest.fixture(scope="session")
-def spark() -> Any:
+def spark(tmp_path_factory) -> Any:
     conf = {
         "spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2",
         "spark.driver.extraJavaOptions": SHORT_LIVED,
     }  # fmt: skip
-    with engines.Spark(master="local[2]", conf=conf) as engine:
+    with engines.Spark(master="local[2]", conf=conf, temp=tmp_path_factory.mktemp("spark")) as engine:
         yield engine.session
 
 
