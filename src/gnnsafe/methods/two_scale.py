@@ -159,11 +159,10 @@ class TwoScale(Method):
         scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
         self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
         self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
-        rows, distance = self.evidence(scores, degrees), self.distance
-        alone = torch.tensor([method is distance for method in self.parts()], device=rows.device)
-        self.usual_ = usual_shares(rows, self.known_, alone)
-        known = scores.new_full((1,), torch.inf) if distance is None else self.calibration_[:, alone]
-        self.far_off_, self.silencing_ = quantiles(known.flatten(), [1 - FAR])[0], torch.zeros_like(held_out[0])
+        rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
+        self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
+        off = scores.new_full((1,), torch.inf) if self.distance is None else self.distance.score(outputs)[held_out]
+        self.far_off_, self.silencing_ = quantiles(off, [1 - FAR])[0], torch.zeros_like(held_out[0])
         self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
