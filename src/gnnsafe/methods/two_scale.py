@@ -224,9 +224,9 @@ class TwoScale(Method):
     def for_counts(self, counts: Tensor, spread: Callable[[Callable[[Tensor], Tensor]], Spread]) -> TwoScale:
         """The same by what is `counted` of the graph's rows, and how numbers of its rows are spread over its nodes."""
         own = len(self.unlike) + len(self.unknown)
-        plain = torch.tensor([not method.needs_model() for method in self.parts()], device=counts.device)
+        plain = [not method.needs_model() and self._scatters(method) for method in self.parts()]
         q, new = counted_excess(counts, self.usual_), copy.copy(self)
-        found = Weights.of(q, len(self.unlike), len(self.unknown), plain)
+        found = Weights.of(q, len(self.unlike), len(self.unknown), torch.tensor(plain, device=counts.device))
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
         alone = copy.copy(new)  # which goes by own evidence alone
         alone.deciding_ = torch.cat([found.each[:own], torch.zeros_like(found.each[own:])])
@@ -234,6 +234,10 @@ class TwoScale(Method):
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
         new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
         return new
+
+    def _scatters(self, method: Method) -> bool:
+        """Whether what it finds tells of scattered nodes: new classes have features that are a little off, too."""
+        return bool(self.silencing_) or not isinstance(method, FeatureDistance)
 
     def weighed(self, rows: Tensor) -> Tensor:
         """−log p(z) + 4 o, p among the validation nodes' z by the same weights."""

@@ -6,8 +6,9 @@ unlike its neighbours, it is unknown to the model, its surroundings are odd. Sha
 q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
     this graph. Usual is the share in the graph that was fitted and, but for features by themselves, at most 0.1 and a
     standard error of such a share among the calibration nodes (that graph may have odd nodes of its own);
-x = the largest q of evidence that asks no model: OOD nodes scattered among ID nodes have it. They make those around
-    them look unknown, too, and so explain as much of that, in regions up to four times as much;
+x = the largest q of evidence that asks no model, of features by themselves only where many are far off: OOD nodes
+    scattered among ID nodes have it. They make those around them look unknown, too, and so explain as much of that, in
+    regions up to four times as much;
 y = max(0, the largest q of evidence that the node is unknown − 4 x): OOD nodes that stand together have it, and not x;
 t = (0.005 + y)² / ((0.005 + y)² + (0.005 + x)²): 0 where odd nodes are scattered, 1 where they stand in regions (or are
     the graph), ½ where nothing shows;
