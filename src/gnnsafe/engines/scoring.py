@@ -168,7 +168,7 @@ def _carried_out(
             engine.name_rows("heard", table)
             engine.create("said", f"SELECT id, {', '.join(sorted(plan.columns - {*DECIDED}))} FROM heard")
             table = _stepped(engine, plan, graph, advance, silent=True)
-        table = table if plan.rest is None else plan.rest(engine, table)
+        table = table if plan.rest is None else plan.rest(engine, table, silent)
         advance()
         if silent:  # classes are the model's own
             engine.name_rows("weighed", table)
