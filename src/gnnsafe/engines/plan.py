@@ -45,7 +45,7 @@ class ScoringPlan:
     out_degrees: bool = False
     """Whether tables have a column `leaving`."""
     rest: Callable[[Engine, Any, bool], Any] | None = None
-    """What is to be done to the table after the steps, where that depends on all nodes; it is told if some are silent."""
+    """What is done to the table after the steps where that depends on all nodes; it is told if some are silent."""
     silences: Callable[[Engine, Any], bool] | None = None
     """Whether the table after the steps has so many nodes that are far off that none of these is to be heard."""
     silent: str = FAR
