@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gnnsafe.bench import code
-from gnnsafe.bench.code import code_version, training_version
+from gnnsafe.bench.code import code_version, method_version, training_version
+from gnnsafe.methods import KNN, MSP, Consensus, Energy, Method, Propagated
 
 FILES = {
     "bench/run.py": "from gnnsafe.methods import METHODS\nfrom gnnsafe.training.loop import train\n",
@@ -32,7 +33,7 @@ def package(tmp_path, monkeypatch):
     ("file", "figures", "models"),
     [
         ("bench/run.py", True, False),
-        ("methods/energy.py", True, False),
+        ("methods/energy.py", False, False),  # its own records' alone, below
         ("once.py", True, False),
         ("scores.py", True, False),
         ("training/loop.py", True, True),
@@ -53,3 +54,56 @@ def test_methods_are_among_what_figures_come_from_and_not_among_what_models_come
     assert {"methods", "training", "datasets", "propagation", "scaling"} <= code._with_imports("bench")
     assert not {"cli", "report", "service", "detector"} & code._with_imports("bench")
     assert not {"methods", "bench"} & code._with_imports("training", "datasets")
+
+
+METHOD_FILES = {
+    "base.py": "",
+    "propagated.py": "from gnnsafe.methods.base import Method\n",
+    "consensus.py": "from gnnsafe.methods.base import Method\n",
+    "energy.py": "from gnnsafe.methods.base import Method\n",
+    "msp.py": "from gnnsafe.methods.base import Method\n",
+    "knn.py": "from gnnsafe.methods.rows import unit_rows\n",
+    "rows.py": "",
+}
+
+
+class TheirMethod(Method):
+    """One that a user wrote: it may read any of ours."""
+
+    def base_scores(self, outputs):
+        return outputs.logits.sum(dim=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "files"),
+    [
+        (Energy(), {"energy", "base"}),
+        (KNN(), {"knn", "rows"}),
+        (Propagated(KNN()), {"propagated", "knn", "rows", "base"}),
+        (Propagated(Propagated(MSP())), {"propagated", "msp", "base"}),
+        (Consensus((Energy(), Propagated(KNN()))), {"consensus", "energy", "propagated", "knn", "rows", "base"}),
+        (TheirMethod(), {path.removesuffix(".py") for path in METHOD_FILES}),
+    ],
+)
+def test_an_edited_method_is_another_version_of_its_own_records_alone(tmp_path, monkeypatch, method, files):
+    (tmp_path / "methods").mkdir()
+    for name, text in METHOD_FILES.items():
+        (tmp_path / "methods" / name).write_text(text)
+    monkeypatch.setattr(code, "PACKAGE", tmp_path)
+
+    def version() -> str:
+        code._methods_digest.cache_clear()
+        return method_version(method)
+
+    before, changed = version(), set()
+    for name, text in METHOD_FILES.items():
+        (tmp_path / "methods" / name).write_text(text + "# edited\n")
+        changed |= {name.removesuffix(".py")} if version() != before else set()
+        (tmp_path / "methods" / name).write_text(text)
+    code._methods_digest.cache_clear()
+    assert changed == files
+
+
+def test_every_method_of_gnnsafe_has_its_files():
+    assert method_version(Energy()) != method_version(MSP()) != method_version(Propagated(MSP()))
+    assert method_version(Energy()) == method_version(Energy(temperature=2.0))

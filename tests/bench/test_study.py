@@ -39,7 +39,7 @@ def test_a_record_for_each_graph_explains_its_figures(task):
     assert near.source.startswith("the seed, a random split")
     assert (near.data, near.versions["gnnsafe"], near.versions["torch"]) == ("data", "1.0", torch.__version__)
     assert near.versions["numpy"] == np.__version__
-    assert set(near.versions) == {"gnnsafe", "torch", "python", "numpy", "scipy", "torch-geometric"}
+    assert set(near.versions) == {"gnnsafe", "method", "torch", "python", "numpy", "scipy", "torch-geometric"}
     assert set(near.seconds) == {"train", "epoch", "forward", "score"}
     assert near.seconds["epoch"] == near.seconds["train"] / 2
     assert near.memory > 100

@@ -3,36 +3,76 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import xxhash
 
-__all__ = ["code_version", "training_version"]
+from gnnsafe.methods import Method
+
+__all__ = ["code_version", "method_version", "training_version"]
 
 PACKAGE = Path(__file__).parents[1]
 IMPORTED = re.compile(r"^\s*(?:from|import) gnnsafe(?:\.(\w+)| import ([\w, ]+))", re.MULTILINE)
+IMPORTED_METHOD = re.compile(r"^\s*from gnnsafe\.methods\.(\w+) import", re.MULTILINE)
 
 
 def code_version(version: str) -> str:
-    """The version and a hash of all code that a study's figures come from, by what `gnnsafe.bench` imports.
+    """The version and a hash of the code that figures come from, by what `gnnsafe.bench` imports, but for methods.
 
-    Records of edited code are never taken for those of this. A page or a command that was edited changes no figure.
+    Records of edited code are never taken for those of this. A page or a command that was edited changes no figure,
+    and a method that was edited changes its own alone (`method_version`).
     """
-    return f"{version}+{_digest('bench')}"
+    return f"{version}+{_digest(_files_of(_with_imports('bench') - {'methods'}))}"
 
 
 def training_version(version: str) -> str:
     """The same for trained models: an edited method leaves them as they are."""
-    return f"{version}+{_digest('training', 'datasets')}"
+    return f"{version}+{_digest(_files_of(_with_imports('training', 'datasets')))}"
 
 
-def _digest(*modules: str) -> str:
+def method_version(method: Method) -> str:
+    """A hash of the files of `gnnsafe.methods` that a method's scores come from: its own, its parts', what they import.
+
+    A method that is not gnnsafe's own may read any of them.
+    """
+    places = [kind.__module__.rpartition(".") for kind in _kinds(method)]
+    ours = all(package == "gnnsafe.methods" for package, _, _ in places)
+    return _methods_digest(frozenset(name for _, _, name in places) if ours else None)
+
+
+def _kinds(method: Method) -> Iterator[type[Method]]:
+    yield type(method)
+    for value in vars(method).values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Method):
+                yield from _kinds(part)
+
+
+@cache
+def _methods_digest(names: frozenset[str] | None) -> str:
+    """Of the files of these names and of those that they import, and so on; of all where there are no names."""
+    found: set[Path] = set()
+    left = _files("methods") if names is None else [PACKAGE / "methods" / f"{name}.py" for name in names]
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            imported = IMPORTED_METHOD.findall(path.read_text(encoding="utf-8"))
+            left += (path.with_name(f"{name}.py") for name in imported)
+    return _digest(sorted(found))
+
+
+def _digest(paths: Iterable[Path]) -> str:
     digest = xxhash.xxh3_64()
-    for module in sorted(_with_imports(*modules)):
-        for path in _files(module):
-            digest.update(path.read_bytes())
+    for path in paths:
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
+
+
+def _files_of(modules: Iterable[str]) -> Iterator[Path]:
+    return (path for module in sorted(modules) for path in _files(module))
 
 
 def _with_imports(*modules: str) -> set[str]:

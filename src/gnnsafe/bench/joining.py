@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from gnnsafe.bench import search, store
+from gnnsafe.bench.code import method_version
 from gnnsafe.bench.own import own_recipes
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import PUBLISHED, UNCHOSEN, Recipe
@@ -155,7 +156,7 @@ def _recipe(record: Record, files: Sequence[str]) -> Recipe:
     for _ in changes:
         named += [value for recipe in named for change in changes for value in change(recipe)]
     for recipe in named:
-        found = (repr(recipe.method), repr(recipe.objective), recipe.code, recipe.lr)
-        if found == (record.method_repr, record.objective_repr, record.code, record.lr):
+        found = (repr(recipe.method), repr(recipe.objective), method_version(recipe.method), recipe.code, recipe.lr)
+        if found == record.settings[:-1]:
             return replace(recipe, chosen=record.chosen)
-    raise InputError(f"{record.method!r} is not what it was: another file, or settings that no search has")
+    raise InputError(f"{record.method!r} is not what it was: other code, or settings that no search has")

@@ -81,7 +81,8 @@ class Record:
     def settings(self) -> tuple[Hashable, ...]:
         """What its name stands for, and why."""
         chosen = tuple(sorted(self.chosen.items()))
-        return (self.method_repr, self.objective_repr, self.code, self.lr, chosen)
+        files = (self.versions.get("method", ""), self.code)
+        return (self.method_repr, self.objective_repr, *files, self.lr, chosen)
 
     @property
     def detection(self) -> Detection:
@@ -168,7 +169,7 @@ CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable],
     (
         lambda r: (r.protocol, r.selection, r.dataset, r.shift, r.backbone, r.method),
         lambda r: r.settings,
-        "of other settings for {0.method}",
+        "of other settings or code for {0.method}",
     ),
 ]
 

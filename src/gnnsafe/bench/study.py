@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gnnsafe.bench.code import training_version
+from gnnsafe.bench.code import method_version, training_version
 from gnnsafe.bench.cores import ENDED
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
@@ -77,10 +77,14 @@ class CellTask:
             lr=recipe.lr,
             chosen=recipe.chosen,
             data=self.data,
-            versions={"gnnsafe": self.version, "torch": self._torch, **OTHER_VERSIONS},
+            versions=self._versions(recipe),
             created=datetime.now(UTC).isoformat(timespec="microseconds"),
             **outcome,
         )
+
+    def _versions(self, recipe: Recipe) -> dict[str, str]:
+        ours = {"gnnsafe": self.version, "method": method_version(recipe.method)}
+        return {**ours, "torch": self._torch, **OTHER_VERSIONS}
 
     @property
     def _torch(self) -> str:
