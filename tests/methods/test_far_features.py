@@ -11,6 +11,7 @@ import gnnsafe
 from gnnsafe import Detector
 from gnnsafe.graph import changed
 from gnnsafe.methods import Energy, FeatureDistance, OutOfPlace, TwoScale
+from gnnsafe.methods.weighing import Weights
 from gnnsafe.metrics import detection
 from gnnsafe.models import GCN, SGC, GraphSAGE
 
@@ -60,6 +61,34 @@ def test_they_are_found_and_their_neighbours_are_not_flagged(detector, share):
     assert decided.flags[odd].double().mean() > 0.95
     count = int(usual.sum())
     assert decided.flags[usual].double().mean() < 0.05 + 3 * (0.05 * 0.95 / count) ** 0.5
+
+
+@pytest.mark.filterwarnings("ignore:.*nodes are flagged")
+@pytest.mark.parametrize("features", [6, 100])
+def test_one_feature_far_off_among_many(features):
+    """Which the sum of a hundred squares hardly shows."""
+    draw = torch.Generator().manual_seed(3)
+    known, new = (changed(one, x=torch.randn(NODES, features, generator=draw)) for one in (world(1), world(2)))
+    torch.manual_seed(0)
+    detector = Detector(GCN(features, 16, 3)).fit(known).calibrate(known)
+    odd = moved(new, 0.1)[1]
+    data = changed(new, x=new.x + 9.0 * odd[:, None] * (torch.arange(features) == 2))
+    far = detector.method.far(gnnsafe.prepare(data))
+    assert far[odd].double().mean() > 0.95
+    assert far[~odd].double().mean() < 0.06
+    decided = detector.decide(data, false_alarm=0.05)
+    usual = data.test_mask & ~odd
+    assert decided.flags[usual].double().mean() < 0.05 + 3 * (0.05 * 0.95 / int(usual.sum())) ** 0.5
+
+
+def test_the_share_that_is_far_off_says_that_odd_nodes_are_scattered():
+    """q = 0.3 of unknown nodes: four times the 0.05 that are far off, beyond the usual share, explain 0.2 of it."""
+    q, plain = torch.tensor([0.2, 0.3, 0.0]).double(), torch.tensor([False, False, False])
+    by_share = Weights.of(q, 1, 1, torch.tensor([True, False, False]), torch.tensor(0.05))
+    assert by_share.regions == Weights.of(q, 1, 1, plain, torch.tensor(0.0)).regions  # the larger of both
+    q[0] = 0.0
+    found = Weights.of(q, 1, 1, plain, torch.tensor(0.05))
+    assert float(found.regions) == pytest.approx((0.005 + 0.1) ** 2 / ((0.005 + 0.1) ** 2 + (0.005 + 0.05) ** 2))
 
 
 def test_a_graph_of_them_is_odd_as_a_whole(detector):
@@ -199,6 +228,6 @@ def test_touched_are_all_that_a_node_reaches_which_is_no_longer_heard(backbone):
 def test_chance_is_that_of_the_graph_where_it_is_small(detector):
     method = detector.method
     share = float(method.usual_far_) + 0.03
-    assert bool(method.with_far(torch.tensor(share), 1000).silencing_)
+    assert float(method.with_far(torch.tensor(share), 1000).silencing_) == pytest.approx(0.03)
     assert not bool(method.with_far(torch.tensor(share), 30).silencing_)  # two nodes of 30
     assert bool(method.with_far(torch.tensor(share + 0.1), 30).silencing_)

@@ -57,6 +57,11 @@ def test_feature_distance_by_hand(x):
     squares = [(25, 1, 4), (16, 16, 4), (16, 121, 4), (1, 25, 16)]  # of 3 (x − μ)
     expected = [one / 14 + two / 14 + three / 8 for one, two, three in squares]
     assert scored(FeatureDistance(), x) == pytest.approx(expected)
+    fourth = [(one / 14) ** 2 + (two / 14) ** 2 + (three / 8) ** 2 for one, two, three in squares]
+    outputs = Outputs(torch.zeros(4, 2), SimpleNamespace(x=x, edge_index=EDGES))
+    training = torch.tensor([True, True, False, True])
+    sums = FeatureDistance().fit(outputs, training.long(), training).of_graph(outputs.graph)
+    torch.testing.assert_close(sums, torch.tensor([expected, fourth]).T, rtol=1e-5, atol=1e-5)
 
 
 def test_a_feature_that_is_the_same_in_all_training_nodes_has_the_largest_deviation():

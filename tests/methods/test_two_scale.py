@@ -122,6 +122,7 @@ def test_usual_shares_by_hand():
 
 
 PLAIN = torch.tensor([False, True, False, False, False])  # unlike: two, unknown: one, surroundings: two
+NONE = torch.tensor(0.0)  # of the nodes are far off
 
 
 def sigmoid(x: float) -> float:
@@ -130,7 +131,7 @@ def sigmoid(x: float) -> float:
 
 def test_weights_of_a_graph_with_scattered_nodes_by_hand():
     """Features unlike the neighbours' in excess 0.08 explain all of the 0.28 nodes that seem unknown, or 0.08 of it."""
-    found = Weights.of(torch.tensor([0.0, 0.08, 0.28, 0.0, 0.9]).double(), 2, 1, PLAIN)
+    found = Weights.of(torch.tensor([0.0, 0.08, 0.28, 0.0, 0.9]).double(), 2, 1, PLAIN, NONE)
     t = 0.005**2 / (0.005**2 + 0.085**2)
     u = [0.005 / 0.205, 0.085 / 0.205, 1.0]
     scale = math.sqrt(3 / sum(value**2 for value in u))
@@ -145,7 +146,7 @@ def test_weights_of_a_graph_with_scattered_nodes_by_hand():
 
 def test_weights_of_a_graph_with_a_region_by_hand():
     """0.07 of the nodes are unknown, 0.01 unlike their neighbours: 0.03 remain, beside 0.01."""
-    found = Weights.of(torch.tensor([0.0, 0.01, 0.07, 0.3, 0.1]).double(), 2, 1, PLAIN)
+    found = Weights.of(torch.tensor([0.0, 0.01, 0.07, 0.3, 0.1]).double(), 2, 1, PLAIN, NONE)
     t = 0.035**2 / (0.035**2 + 0.015**2)
     u = [0.005 / 0.065, 0.015 / 0.065, 1.0]
     scale = math.sqrt(3 / sum(value**2 for value in u))
@@ -156,7 +157,7 @@ def test_weights_of_a_graph_with_a_region_by_hand():
 
 
 def test_surroundings_count_most_where_a_graph_is_odd_as_a_whole():
-    found = Weights.of(torch.tensor([0.0, 0.6, 0.0, 0.0, 0.3]).double(), 2, 1, PLAIN)
+    found = Weights.of(torch.tensor([0.0, 0.6, 0.0, 0.0, 0.3]).double(), 2, 1, PLAIN, NONE)
     o = sigmoid((0.6 - 0.48) / 0.03)
     assert found.regions.item() < 0.001
     assert found.each[-1].item() == pytest.approx(0.25 + 1.75 * o)
@@ -164,7 +165,7 @@ def test_surroundings_count_most_where_a_graph_is_odd_as_a_whole():
 
 def test_where_odd_nodes_stand():
     def regions(*q: float, plain: torch.Tensor = PLAIN) -> float:
-        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, plain).regions)
+        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, plain, NONE).regions)
 
     assert regions(0.0, 0.0, 0.0) == 0.5  # nothing shows
     assert regions(0.0, 0.0, 0.02) > 0.95
@@ -179,7 +180,7 @@ def test_what_opens_a_graph():
     where features are unlike, as beside planted nodes."""
 
     def openness(*q: float) -> float:
-        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, PLAIN).openness)
+        return float(Weights.of(torch.tensor([*q, 0.0, 0.0]).double(), 2, 1, PLAIN, NONE).openness)
 
     assert openness(0.0, 0.0, 0.0) < 0.01
     assert openness(0.0, 0.6, 0.0) > 0.95
@@ -269,7 +270,7 @@ def test_evidence_that_finds_nothing_hardly_counts():
     found[:200] = 5.0
     evidence = torch.cat([found[:, None], -noise.log(), found[:, None]], dim=1)
     features = torch.arange(8) == 7
-    each = Weights.of(excess(evidence, torch.full((8,), 0.1)), 7, 0, features).each
+    each = Weights.of(excess(evidence, torch.full((8,), 0.1)), 7, 0, features, NONE).each
     score, plain = (evidence - 1) @ each, evidence[:, :7].sum(dim=1)
     assert [float((s[:200, None] > s[None, 200:]).double().mean()) for s in (score, plain)] == pytest.approx(
         [1.0, 0.93], abs=0.02
@@ -300,7 +301,7 @@ def test_the_score_is_its_evidence_put_together(detector, blocks):
     place = torch.arange(10)
     usual = usual_shares(evidence, method.known_, place == 4)
     plain = (place == 1) | (place == 3)  # features and degrees are read without a model
-    found = Weights.of(excess(evidence, usual), 5, 2, plain)
+    found = Weights.of(excess(evidence, usual), 5, 2, plain, NONE)
     means = method.known_.nanmean(dim=0)
     centred = [(rows - means).nan_to_num(0.0) for rows in (evidence, method.known_)]
     z, known = (rows @ found.each for rows in centred)

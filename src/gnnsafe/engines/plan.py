@@ -44,10 +44,10 @@ class ScoringPlan:
     """Of the last table."""
     out_degrees: bool = False
     """Whether tables have a column `leaving`."""
-    rest: Callable[[Engine, Any, bool], Any] | None = None
-    """What is done to the table after the steps where that depends on all nodes; it is told if some are silent."""
-    silences: Callable[[Engine, Any], bool] | None = None
-    """Whether the table after the steps has so many nodes that are far off that none of these is to be heard."""
+    rest: Callable[[Engine, Any, float], Any] | None = None
+    """What is done to the table after the steps where that depends on all nodes; it is told which share is silent."""
+    silences: Callable[[Engine, Any], float] | None = None
+    """The share of nodes that are far off, by the table after the steps, where none is to be heard; else 0."""
     silent: str = FAR
     """The column of the first table that says which they are."""
 
@@ -154,13 +154,14 @@ def _alone(classifier: Classifier, places: dict[int, OutOfPlace], block: Block) 
 def _distances(
     methods: dict[int, FeatureDistance], further: Callable[[Tensor], Tensor] | None, block: Block
 ) -> dict[str, Tensor]:
-    found = {part(number): method.distances(block["value"])[:, None] for number, method in methods.items()}
-    return {**found, **({FAR: further(next(iter(found.values()))).long()} if further else {})}
+    sums = {number: method.sums(block["value"]) for number, method in methods.items()}
+    far = {FAR: further(next(iter(sums.values()))).long()[:, None]} if further else {}
+    return {**{part(number): each[:, :1] for number, each in sums.items()}, **far}
 
 
-def _many_far(method: TwoScale, engine: Engine, table: Any) -> bool:
+def _many_far(method: TwoScale, engine: Engine, table: Any) -> float:
     far, nodes = engine.total(table, _far_counts)
-    return bool(method.with_far(far / nodes, int(nodes)).silencing_)
+    return float(method.with_far(far / nodes, int(nodes)).silencing_)
 
 
 def _far_counts(block: Block) -> dict[str, Tensor]:

@@ -163,7 +163,7 @@ def _carried_out(
     graph = graph_tables(engine, nodes, edges, **settings)
     with progress("Scoring", len(plan.steps) + 4) as advance:
         table = _stepped(engine, plan, graph, advance)
-        if silent := plan.silences is not None and plan.silences(engine, table):
+        if silent := 0.0 if plan.silences is None else plan.silences(engine, table):
             log.info("many nodes have features that are far off: all steps again, without the edges from these")
             engine.name_rows("heard", table)
             engine.create("said", f"SELECT id, {', '.join(sorted(plan.columns - {*DECIDED}))} FROM heard")

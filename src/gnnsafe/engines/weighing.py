@@ -56,11 +56,11 @@ def evidence(method: TwoScale) -> Stage:
 
 
 def weighed(
-    method: TwoScale, calibration: Calibration, beside: Sequence[str], engine: Engine, table: Any, silent: bool
+    method: TwoScale, calibration: Calibration, beside: Sequence[str], engine: Engine, table: Any, silent: float
 ) -> Any:
-    """From evidence to decisions, by the weights that all nodes together give it; `silent`: some were not heard."""
+    """From evidence to decisions, by the weights that all nodes together give it; a share that was `silent` too."""
     method = copy.copy(method)
-    method.silencing_ = torch.tensor(silent)
+    method.silencing_ = torch.tensor(silent).double()
     counts, names = engine.total(table, _counted).reshape(2, -1), (f"spread{number}" for number in itertools.count())
 
     def spread(numbers: Callable[[Tensor], Tensor]) -> TableSpread:

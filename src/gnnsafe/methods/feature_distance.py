@@ -52,25 +52,28 @@ class FeatureDistance(Method):
         return self
 
     def base_scores(self, outputs: Outputs) -> Tensor:
-        """Σ_d ((x_d − μ_d) / σ_d)²; no model is in it, so it is kept with the graph."""
-        return self.of_graph(outputs.graph)
+        """Σ_d ((x_d − μ_d) / σ_d)²."""
+        return self.of_graph(outputs.graph)[:, 0]
 
     def of_graph(self, graph: PreparedGraph) -> Tensor:
-        """The same, of a graph that no model has read."""
+        """The `sums` of a graph; no model is in them, so they are kept with it."""
         key = ("feature distance", *(each.cpu().numpy().tobytes() for each in (self.centre_, self.scale_)))
-        return graph.cached(key, lambda: self.distances(_features(graph)))
+        return graph.cached(key, lambda: self.sums(_features(graph)))
 
-    def distances(self, x: Tensor) -> Tensor:
-        """The same of features, dense or CSR."""
+    def sums(self, x: Tensor) -> Tensor:
+        """Of features, dense or CSR, the sums of squares and of fourth powers, [nodes, 2].
+
+        Many features that are a little off show in the first, a single one that is far off among many in the second.
+        """
         if x.layout == torch.strided:
-            return saturated(torch.cat([self._of_rows(rows) for rows in _dense_rows(x)]))
+            blocks = (((rows - self.centre_) / self.scale_).square() for rows in _dense_rows(x))
+            return saturated(torch.cat([torch.stack([d.sum(dim=1), d.square().sum(dim=1)], dim=1) for d in blocks]))
         zeros = (self.centre_ / self.scale_).square()  # of a row without entries
         rows, columns, entries = entries_by_row(x)
-        beyond = ((entries - self.centre_[columns]) / self.scale_[columns]).square() - zeros[columns]
-        return saturated((zeros.sum() + sums_by_row(rows, beyond, x.shape[0])).clamp(min=0))
-
-    def _of_rows(self, rows: Tensor) -> Tensor:
-        return ((rows - self.centre_) / self.scale_).square().sum(dim=1)
+        squares = ((entries - self.centre_[columns]) / self.scale_[columns]).square()
+        pairs = ((squares, zeros), (squares.square(), zeros.square()))
+        sums = [none.sum() + sums_by_row(rows, some - none[columns], x.shape[0]) for some, none in pairs]
+        return saturated(torch.stack(sums, dim=1).clamp(min=0))
 
 
 def _features(graph: PreparedGraph) -> Tensor:

@@ -81,10 +81,10 @@ class TwoScale(Method):
     was fitted. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training
     nodes.
 
-    A node whose own features are far off (further than those of 98 in 100 validation nodes) makes all around it look
-    unknown to the model. Where there are many such nodes (one in 200 more than in the graph that was fitted, and than
-    chance puts there), evidence is read from the model without the edges that lead from them to others: they are odd,
-    their neighbours not. A heterogeneous graph is read as it is.
+    A node whose own features are far off (further than those of 98 in 100 validation nodes, by the sum of squares or of
+    fourth powers) makes all around it look unknown to the model. Where there are many such nodes (one in 200 more than
+    in the graph that was fitted, and than chance puts there), evidence is read from the model without the edges that
+    lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
@@ -119,11 +119,15 @@ class TwoScale(Method):
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
     far_off_: Tensor = fitted()
-    """How far the features of 98 in 100 validation nodes are off, at most; infinite where none is asked."""
+    """How far the features of 98 in 100 validation nodes are off, at most, by squares and by fourth powers.
+
+    Infinite where none is asked.
+    """
     usual_far_: Tensor = fitted()
     """The share of nodes that are further off, in the graph that was fitted."""
     silencing_: Tensor = fitted()
-    """Whether nodes that are further off are not heard, in the graph that was seen last."""
+    """The share of nodes that are further off, beyond the usual one, where they are many in the graph that was seen
+    last, so that none of them is heard; else 0."""
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -161,8 +165,9 @@ class TwoScale(Method):
         self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
         rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
         self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
-        off = scores.new_full((1,), torch.inf) if self.distance is None else self.distance.score(outputs)[held_out]
-        self.far_off_, self.silencing_ = quantiles(off, [1 - FAR])[0], torch.zeros_like(held_out[0])
+        none = scores.new_full((1, 2), torch.inf)
+        off = none if self.distance is None else self.distance.of_graph(outputs.graph)[held_out]
+        self.far_off_, self.silencing_ = quantiles(off, [1 - FAR])[0], torch.zeros_like(degrees[0])
         self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
@@ -183,9 +188,9 @@ class TwoScale(Method):
             return torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
         return self.further_off(self.distance.of_graph(graph))
 
-    def further_off(self, distances: Tensor) -> Tensor:
-        """The same, of their distances."""
-        return distances > self.far_off_ * (1 + ROUNDING)
+    def further_off(self, sums: Tensor) -> Tensor:
+        """The same, by their sums of squares and of fourth powers."""
+        return (sums > self.far_off_ * (1 + ROUNDING)).any(dim=1)
 
     def looking_at(self, graph: PreparedGraph) -> TwoScale:
         """The same, that hears no node which is far off, if there are many in this graph.
@@ -200,7 +205,8 @@ class TwoScale(Method):
         """The same by the share of a graph's nodes that are far off, and how many nodes it has."""
         new, fewer = copy.copy(self), min(nodes, len(self.known_))
         chance = 2 * math.sqrt(FAR * (1 - FAR) / fewer)  # two standard errors of such a share
-        new.silencing_ = share - self.usual_far_ > MANY + chance
+        beyond = share - self.usual_far_
+        new.silencing_ = torch.where(beyond > MANY + chance, beyond, 0.0)
         return new
 
     def heard(self, outputs: Outputs) -> Outputs:
@@ -210,7 +216,7 @@ class TwoScale(Method):
     def rows(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [nodes, parts]; NaN where it says nothing."""
         size = [len(self.degrees_), len(self.parts())]
-        fits = list(self.calibration_.shape) == size and list(self.known_.shape) == size
+        fits = list(self.calibration_.shape) == size and list(self.known_.shape) == size and len(self.far_off_) == 2
         require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
         outputs = outputs.with_embeddings()
         heard = self.heard(outputs)
@@ -224,9 +230,10 @@ class TwoScale(Method):
     def for_counts(self, counts: Tensor, spread: Callable[[Callable[[Tensor], Tensor]], Spread]) -> TwoScale:
         """The same by what is `counted` of the graph's rows, and how numbers of its rows are spread over its nodes."""
         own = len(self.unlike) + len(self.unknown)
-        plain = [not method.needs_model() and self._scatters(method) for method in self.parts()]
+        plain = [not (method.needs_model() or isinstance(method, FeatureDistance)) for method in self.parts()]
         q, new = counted_excess(counts, self.usual_), copy.copy(self)
-        found = Weights.of(q, len(self.unlike), len(self.unknown), torch.tensor(plain, device=counts.device))
+        sizes = len(self.unlike), len(self.unknown)
+        found = Weights.of(q, *sizes, torch.tensor(plain, device=counts.device), self.silencing_)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
         alone = copy.copy(new)  # which goes by own evidence alone
         alone.deciding_ = torch.cat([found.each[:own], torch.zeros_like(found.each[own:])])
@@ -234,10 +241,6 @@ class TwoScale(Method):
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
         new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
         return new
-
-    def _scatters(self, method: Method) -> bool:
-        """Whether what it finds tells of scattered nodes: new classes have features that are a little off, too."""
-        return bool(self.silencing_) or not isinstance(method, FeatureDistance)
 
     def weighed(self, rows: Tensor) -> Tensor:
         """−log p(z) + 4 o, p among the validation nodes' z by the same weights."""
@@ -284,7 +287,7 @@ class TwoScale(Method):
             "around": float(self.weighted(row[None]) - self.decided(row[None])),
             "rarity": float(self._rarity(self.weighted(row[None]))),
             "compared": float(self.comparable(row[None])),
-            "silencing": float(self.silencing_),
+            "silencing": float(self.silencing_ > 0),
         }
         return Reasons(centred_addends(row, self.known_, self.weights_), graph_in_words(**figures), figures)
 

@@ -6,7 +6,8 @@ unlike its neighbours, it is unknown to the model, its surroundings are odd. Sha
 q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
     this graph. Usual is the share in the graph that was fitted and, but for features by themselves, at most 0.1 and a
     standard error of such a share among the calibration nodes (that graph may have odd nodes of its own);
-x = the largest q of evidence that asks no model, of features by themselves only where many are far off: OOD nodes
+x = the larger of the largest q of evidence that asks no model, but of features by themselves (new classes have some
+    that are a little off), and of the share of nodes that are not heard, as their features are far off: OOD nodes
     scattered among ID nodes have it. They make those around them look unknown, too, and so explain as much of that, in
     regions up to four times as much;
 y = max(0, the largest q of evidence that the node is unknown − 4 x): OOD nodes that stand together have it, and not x;
@@ -118,14 +119,15 @@ class Weights(NamedTuple):
     """b: how far all nodes are unknown."""
 
     @classmethod
-    def of(cls, q: Tensor, unlike: int, unknown: int, plain: Tensor) -> Weights:
+    def of(cls, q: Tensor, unlike: int, unknown: int, plain: Tensor, far: Tensor) -> Weights:
         """By the q of each evidence, of which so many are of the first and of the second kind, then surroundings.
 
         `plain` is a mask of those that need no model; where there are none, those of the first kind stand for them.
+        `far` is the share of nodes that are not heard, for their features are far off.
         """
         own = unlike + unknown
         first, second, around = q[:unlike], q[unlike:own], q[own:]
-        scattered = _largest(q[plain] if plain.any() else first)
+        scattered = torch.maximum(_largest(q[plain] if plain.any() else first), far.to(q))
         unexplained = _largest(second) - EXPLAINED * scattered
         together = (FLOOR + unexplained.clamp(min=0)).square()
         t = together / (together + (FLOOR + scattered).square())
