@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from gnnsafe import Detector, Outputs, metrics
+from gnnsafe import Detector, Outputs, metrics, prepare
 from gnnsafe.errors import NotFittedError
 from gnnsafe.methods import METHODS, Method, Propagated
 from gnnsafe.monitoring import observe
@@ -140,6 +140,15 @@ def test_the_model_is_left_as_it_was_found(name, planted):
 @everyone
 def test_it_is_deterministic(name, planted):
     assert torch.equal(scores(name, planted), usual(name))
+
+
+@everyone
+def test_scores_are_the_callers_own(name, planted):
+    """What is written into them changes no later score, of a graph either that keeps what was made of it."""
+    detector, graph = Detector(Planted(), METHODS[name]()).fit(planted), prepare(planted)
+    first = detector.score(graph)
+    expected, _ = first.clone(), first.zero_()
+    assert torch.equal(detector.score(graph), expected)
 
 
 @everyone

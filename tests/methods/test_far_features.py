@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -9,6 +11,7 @@ from torch_geometric.nn import GCNConv
 
 import gnnsafe
 from gnnsafe import Detector
+from gnnsafe.errors import InputError
 from gnnsafe.graph import changed
 from gnnsafe.methods import Energy, FeatureDistance, OutOfPlace, TwoScale
 from gnnsafe.methods.weighing import Weights
@@ -63,32 +66,62 @@ def test_they_are_found_and_their_neighbours_are_not_flagged(detector, share):
     assert decided.flags[usual].double().mean() < 0.05 + 3 * (0.05 * 0.95 / count) ** 0.5
 
 
-@pytest.mark.filterwarnings("ignore:.*nodes are flagged")
-@pytest.mark.parametrize("features", [6, 100])
-def test_one_feature_far_off_among_many(features):
-    """Which the sum of a hundred squares hardly shows."""
-    draw = torch.Generator().manual_seed(3)
-    known, new = (changed(one, x=torch.randn(NODES, features, generator=draw)) for one in (world(1), world(2)))
-    torch.manual_seed(0)
-    detector = Detector(GCN(features, 16, 3)).fit(known).calibrate(known)
+def one_feature_moved(seed: int = 0) -> tuple[Detector, Data, torch.Tensor]:
+    """One of 300 features is far off in a tenth of the nodes, which the sum of their squares hardly shows."""
+    draw = torch.Generator().manual_seed(seed)
+    known, new = (changed(one, x=torch.randn(NODES, 300, generator=draw)) for one in (world(1), world(2)))
+    torch.manual_seed(seed)
+    detector = Detector(GCN(300, 16, 3)).fit(known).calibrate(known)
     odd = moved(new, 0.1)[1]
-    data = changed(new, x=new.x + 9.0 * odd[:, None] * (torch.arange(features) == 2))
-    far = detector.method.far(gnnsafe.prepare(data))
+    return detector, changed(new, x=new.x + 6.5 * odd[:, None] * (torch.arange(300) == 2)), odd
+
+
+@pytest.mark.filterwarnings("ignore:.*nodes are flagged")
+def test_one_feature_far_off_among_many():
+    detector, data, odd = one_feature_moved()
+    method = detector.method
+    sums = method.distance.of_graph(gnnsafe.prepare(data))
+    assert (sums[odd] > method.far_off_)[:, 0].double().mean() < 0.5
+    far = method.far(gnnsafe.prepare(data))
     assert far[odd].double().mean() > 0.95
     assert far[~odd].double().mean() < 0.06
     decided = detector.decide(data, false_alarm=0.05)
     usual = data.test_mask & ~odd
     assert decided.flags[usual].double().mean() < 0.05 + 3 * (0.05 * 0.95 / int(usual.sum())) ** 0.5
+    torch.testing.assert_close(detector.score(data, batch_size=400), decided.scores, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e5, 1e8])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_features_are_as_far_off_as_dense_ones(size):
+    """Beside a column that is hardly ever 0, and of any size."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.rand(300, 40, generator=draw) * (torch.rand(300, 40, generator=draw) < 0.05)
+    x[:, 7], x[:, 9] = size, 1 + 0.01 * torch.rand(300, generator=draw)
+    x[5, 9] = 0.0
+    mask = torch.arange(300) < 100
+    graphs = [gnnsafe.prepare(Data(x=one, edge_index=torch.tensor([[0], [1]]))) for one in (x, x.to_sparse_csr())]
+    method = FeatureDistance().fit(gnnsafe.Outputs(torch.zeros(300, 2), graphs[0]), mask.long(), mask)
+    dense, sparse = method.sums(x), method.sums(x.to_sparse_csr())
+    torch.testing.assert_close(sparse, dense, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 2), (300, 2)])
+def test_a_forged_limit_is_refused_in_words(detector, shape):
+    forged = copy.copy(detector.method)
+    forged.far_off_ = torch.ones(shape)
+    with pytest.raises(InputError, match=r"'far_off_' must be of shape \[2\]"):
+        forged.far(gnnsafe.prepare(world(2)))
 
 
 def test_the_share_that_is_far_off_says_that_odd_nodes_are_scattered():
     """q = 0.3 of unknown nodes: four times the 0.05 that are far off, beyond the usual share, explain 0.2 of it."""
-    q, plain = torch.tensor([0.2, 0.3, 0.0]).double(), torch.tensor([False, False, False])
-    by_share = Weights.of(q, 1, 1, torch.tensor([True, False, False]), torch.tensor(0.05))
-    assert by_share.regions == Weights.of(q, 1, 1, plain, torch.tensor(0.0)).regions  # the larger of both
-    q[0] = 0.0
-    found = Weights.of(q, 1, 1, plain, torch.tensor(0.05))
+    q = torch.tensor([0.0, 0.3, 0.0]).double()
+    found = Weights.of(q, 1, 1, torch.tensor([True, False, False]), torch.tensor(0.05))
     assert float(found.regions) == pytest.approx((0.005 + 0.1) ** 2 / ((0.005 + 0.1) ** 2 + (0.005 + 0.05) ** 2))
+    q[0] = 0.2  # the larger of both counts
+    both = Weights.of(q, 1, 1, torch.tensor([True, False, False]), torch.tensor(0.05))
+    assert both.regions == Weights.of(q, 1, 1, torch.tensor([True, False, False]), torch.tensor(0.0)).regions
 
 
 def test_a_graph_of_them_is_odd_as_a_whole(detector):

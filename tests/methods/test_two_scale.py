@@ -21,7 +21,19 @@ import gnnsafe
 from gnnsafe import Detector, Outputs
 from gnnsafe.calibration import conformal_p_values
 from gnnsafe.errors import CalibrationWarning, InputError
-from gnnsafe.methods import MSP, CentredCosine, DegreeBalance, DiffusedKNN, Energy, FeatureNorm, OutOfPlace, TwoScale
+from gnnsafe.methods import (
+    MSP,
+    CentredCosine,
+    DegreeBalance,
+    DiffusedKNN,
+    Energy,
+    FeatureDistance,
+    FeatureNorm,
+    Method,
+    OutOfPlace,
+    Propagated,
+    TwoScale,
+)
 from gnnsafe.methods.evidence import Compared, continued_rarity, degree_bounds, rarity
 from gnnsafe.methods.spread import spread_of
 from gnnsafe.methods.weighing import Weights, added, excess, none_left, usual_shares
@@ -172,7 +184,16 @@ def test_where_odd_nodes_stand():
     assert regions(0.0, 0.02, 0.0) < 0.05
     assert regions(0.0, 0.02, 0.08) < 0.05  # beside scattered ones
     assert regions(0.2, 0.0, 0.3) > 0.95  # what a model says does not count
-    assert regions(0.2, 0.0, 0.3, plain=torch.zeros(5, dtype=torch.bool)) < 0.05  # unless nothing else does
+    assert regions(0.2, 0.0, 0.3, plain=torch.arange(5) < 2) < 0.05  # unless nothing else does
+
+
+def test_which_evidence_tells_of_scattered_nodes():
+    def scatters(*unlike: Method) -> list[bool]:
+        return TwoScale(unlike, (Energy(),), (Propagated(Energy(), 16),)).scatters()
+
+    assert scatters(OutOfPlace(), CentredCosine(), FeatureDistance()) == [False, True, False, False, False]
+    assert scatters(OutOfPlace(), FeatureDistance()) == [True, False, False, False]  # no other needs no model
+    assert scatters(FeatureDistance()) == [False, False, False]
 
 
 def test_what_opens_a_graph():

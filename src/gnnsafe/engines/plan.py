@@ -47,7 +47,7 @@ class ScoringPlan:
     rest: Callable[[Engine, Any, float], Any] | None = None
     """What is done to the table after the steps where that depends on all nodes; it is told which share is silent."""
     silences: Callable[[Engine, Any], float] | None = None
-    """The share of nodes that are far off, by the table after the steps, where none is to be heard; else 0."""
+    """The share of nodes that are far off, beyond the usual one, where none of them is to be heard; else 0."""
     silent: str = FAR
     """The column of the first table that says which they are."""
 

@@ -58,9 +58,12 @@ def evidence(method: TwoScale) -> Stage:
 def weighed(
     method: TwoScale, calibration: Calibration, beside: Sequence[str], engine: Engine, table: Any, silent: float
 ) -> Any:
-    """From evidence to decisions, by the weights that all nodes together give it; a share that was `silent` too."""
+    """From evidence to decisions, by the weights that all nodes together give it.
+
+    `silent` is the share of nodes, beyond the usual one, that were not heard.
+    """
     method = copy.copy(method)
-    method.silencing_ = torch.tensor(silent).double()
+    method.silencing_ = torch.tensor(silent, dtype=torch.float64)
     counts, names = engine.total(table, _counted).reshape(2, -1), (f"spread{number}" for number in itertools.count())
 
     def spread(numbers: Callable[[Tensor], Tensor]) -> TableSpread:

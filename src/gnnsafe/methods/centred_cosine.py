@@ -38,4 +38,4 @@ class CentredCosine(Method):
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨c_i, mean_j c_j⟩, c = (x − μ) / ‖x − μ‖; no model is in it, so it is kept with the graph."""
         key = ("centred cosine", self.centre_.cpu().numpy().tobytes())
-        return outputs.graph.cached(key, lambda: -mean_cosines(outputs, self.centre_))
+        return outputs.graph.cached(key, lambda: -mean_cosines(outputs, self.centre_)).clone()

@@ -20,6 +20,7 @@ from gnnsafe.sparse import Sparse
 __all__ = ["FeatureDistance"]
 
 NUMBERS = 2**20  # held in double precision at a time, whatever the number of nodes
+FULL = 1e3  # the square of μ/σ in a column that is hardly ever 0: by its own, for what is subtracted hides all others
 ROUNDING = 1e-12  # of squares in double precision: a feature that varies less is the same everywhere
 
 
@@ -53,7 +54,7 @@ class FeatureDistance(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """Σ_d ((x_d − μ_d) / σ_d)²."""
-        return self.of_graph(outputs.graph)[:, 0]
+        return self.of_graph(outputs.graph)[:, 0].clone()
 
     def of_graph(self, graph: PreparedGraph) -> Tensor:
         """The `sums` of a graph; no model is in them, so they are kept with it."""
@@ -66,14 +67,26 @@ class FeatureDistance(Method):
         Many features that are a little off show in the first, a single one that is far off among many in the second.
         """
         if x.layout == torch.strided:
-            blocks = (((rows - self.centre_) / self.scale_).square() for rows in _dense_rows(x))
-            return saturated(torch.cat([torch.stack([d.sum(dim=1), d.square().sum(dim=1)], dim=1) for d in blocks]))
-        zeros = (self.centre_ / self.scale_).square()  # of a row without entries
+            return saturated(torch.cat([_powers(self._squares(rows)) for rows in _dense_rows(x)]))
+        zeros = self._squares(torch.zeros_like(self.centre_))  # of a row without entries
         rows, columns, entries = entries_by_row(x)
-        squares = ((entries - self.centre_[columns]) / self.scale_[columns]).square()
-        pairs = ((squares, zeros), (squares.square(), zeros.square()))
-        sums = [none.sum() + sums_by_row(rows, some - none[columns], x.shape[0]) for some, none in pairs]
-        return saturated(torch.stack(sums, dim=1).clamp(min=0))
+        full = zeros > FULL
+        here = ~full[columns]
+        found = _powers(torch.where(full, 0.0, zeros)).expand(x.shape[0], -1).clone()
+        squares = self._squares(entries[here], columns[here])
+        beyond = _powers(squares[:, None]) - _powers(zeros[columns[here], None])
+        found.index_add_(0, rows[here], beyond)
+        apart = torch.zeros(x.shape[0], int(full.sum()), dtype=torch.float64, device=x.device)
+        apart[rows[~here], (full.cumsum(0) - 1)[columns[~here]]] = entries[~here]
+        return saturated(found.clamp(min=0) + _powers(self._squares(apart, full)))
+
+    def _squares(self, rows: Tensor, columns: Tensor | slice = slice(None)) -> Tensor:
+        return ((rows - self.centre_[columns]) / self.scale_[columns]).square()
+
+
+def _powers(squares: Tensor) -> Tensor:
+    """The sums of squares and of their squares, of each row."""
+    return torch.stack([squares.sum(dim=-1), squares.square().sum(dim=-1)], dim=-1)
 
 
 def _features(graph: PreparedGraph) -> Tensor:

@@ -27,7 +27,7 @@ def mean_cosines(outputs: Outputs, centre: Tensor | None = None) -> Tensor:
     Features that are sparse stay so: on the CPU ⟨x_i − μ, x_j − μ⟩ = ⟨x_i, x_j⟩ − ⟨x_i, μ⟩ − ⟨x_j, μ⟩ + ⟨μ, μ⟩, on
     other devices they are taken a few columns at a time.
     """
-    x = full_precision(outputs.graph.x)
+    x = full_precision(outputs.graph.x.detach())
     sparse = sparse_enough(x) if x.device.type == "cpu" else x.layout == torch.sparse_csr
     mean: Any = outputs.graph.edges.mean(torch.float64 if sparse else x.dtype, "decay")
     if not sparse:

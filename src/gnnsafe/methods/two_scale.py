@@ -47,7 +47,7 @@ BANK = 1000  # training nodes that a node is compared with
 ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
 LIFT = 4.0  # of all nodes of a graph that is odd as a whole
 ROUNDING = 1e-4  # of a distance, relative to it
-FAR = 0.02  # the share of validation nodes whose features are called far off
+FAR = 0.02  # the share of validation nodes whose features are called far off by squares, and by fourth powers
 MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
 DEGREES = (DegreeBalance, InDegree, OutDegree)  # which are those of the graph, whoever is heard
 KINDS = ("unlike", "unknown", "surroundings")
@@ -165,9 +165,9 @@ class TwoScale(Method):
         self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
         rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
         self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
-        none = scores.new_full((1, 2), torch.inf)
-        off = none if self.distance is None else self.distance.of_graph(outputs.graph)[held_out]
-        self.far_off_, self.silencing_ = quantiles(off, [1 - FAR])[0], torch.zeros_like(degrees[0])
+        self.far_off_, self.silencing_ = scores.new_full((2,), torch.inf), torch.zeros_like(degrees[0])
+        if self.distance is not None:
+            self.far_off_ = quantiles(self.distance.of_graph(outputs.graph)[held_out], [1 - FAR])[0]
         self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
@@ -190,6 +190,8 @@ class TwoScale(Method):
 
     def further_off(self, sums: Tensor) -> Tensor:
         """The same, by their sums of squares and of fourth powers."""
+        fits = self.far_off_.shape == (2,)
+        require(fits, "far_off_", "be of shape [2]", list(self.far_off_.shape), "fit again")
         return (sums > self.far_off_ * (1 + ROUNDING)).any(dim=1)
 
     def looking_at(self, graph: PreparedGraph) -> TwoScale:
@@ -204,7 +206,8 @@ class TwoScale(Method):
     def with_far(self, share: Tensor, nodes: int) -> TwoScale:
         """The same by the share of a graph's nodes that are far off, and how many nodes it has."""
         new, fewer = copy.copy(self), min(nodes, len(self.known_))
-        chance = 2 * math.sqrt(FAR * (1 - FAR) / fewer)  # two standard errors of such a share
+        usual = max(FAR, float(self.usual_far_))
+        chance = 2 * math.sqrt(usual * (1 - usual) / fewer)  # two standard errors of such a share
         beyond = share - self.usual_far_
         new.silencing_ = torch.where(beyond > MANY + chance, beyond, 0.0)
         return new
@@ -216,7 +219,7 @@ class TwoScale(Method):
     def rows(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [nodes, parts]; NaN where it says nothing."""
         size = [len(self.degrees_), len(self.parts())]
-        fits = list(self.calibration_.shape) == size and list(self.known_.shape) == size and len(self.far_off_) == 2
+        fits = list(self.calibration_.shape) == size and list(self.known_.shape) == size
         require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
         outputs = outputs.with_embeddings()
         heard = self.heard(outputs)
@@ -230,10 +233,9 @@ class TwoScale(Method):
     def for_counts(self, counts: Tensor, spread: Callable[[Callable[[Tensor], Tensor]], Spread]) -> TwoScale:
         """The same by what is `counted` of the graph's rows, and how numbers of its rows are spread over its nodes."""
         own = len(self.unlike) + len(self.unknown)
-        plain = [not (method.needs_model() or isinstance(method, FeatureDistance)) for method in self.parts()]
         q, new = counted_excess(counts, self.usual_), copy.copy(self)
         sizes = len(self.unlike), len(self.unknown)
-        found = Weights.of(q, *sizes, torch.tensor(plain, device=counts.device), self.silencing_)
+        found = Weights.of(q, *sizes, torch.tensor(self.scatters(), device=counts.device), self.silencing_)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
         alone = copy.copy(new)  # which goes by own evidence alone
         alone.deciding_ = torch.cat([found.each[:own], torch.zeros_like(found.each[own:])])
@@ -241,6 +243,15 @@ class TwoScale(Method):
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
         new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
         return new
+
+    def scatters(self) -> list[bool]:
+        """Which parts tell of scattered nodes: those that ask no model; where there are none, all of `unlike`.
+
+        Features by themselves do not: new classes have some that are a little off, too.
+        """
+        others = [not isinstance(method, FeatureDistance) for method in self.parts()]
+        plain = [other and not method.needs_model() for other, method in zip(others, self.parts(), strict=True)]
+        return plain if any(plain) else [other and place < len(self.unlike) for place, other in enumerate(others)]
 
     def weighed(self, rows: Tensor) -> Tensor:
         """−log p(z) + 4 o, p among the validation nodes' z by the same weights."""

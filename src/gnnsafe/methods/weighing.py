@@ -7,9 +7,9 @@ q = max(0, share of nodes with E > −log 0.1, less the usual share), for each e
     this graph. Usual is the share in the graph that was fitted and, but for features by themselves, at most 0.1 and a
     standard error of such a share among the calibration nodes (that graph may have odd nodes of its own);
 x = the larger of the largest q of evidence that asks no model, but of features by themselves (new classes have some
-    that are a little off), and of the share of nodes that are not heard, as their features are far off: OOD nodes
-    scattered among ID nodes have it. They make those around them look unknown, too, and so explain as much of that, in
-    regions up to four times as much;
+    that are a little off), and of the share of nodes, beyond the usual one, that are not heard, as their features are
+    far off: OOD nodes scattered among ID nodes have it. They make those around them look unknown, too, and so explain
+    as much of that, in regions up to four times as much;
 y = max(0, the largest q of evidence that the node is unknown − 4 x): OOD nodes that stand together have it, and not x;
 t = (0.005 + y)² / ((0.005 + y)² + (0.005 + x)²): 0 where odd nodes are scattered, 1 where they stand in regions (or are
     the graph), ½ where nothing shows;
@@ -119,15 +119,15 @@ class Weights(NamedTuple):
     """b: how far all nodes are unknown."""
 
     @classmethod
-    def of(cls, q: Tensor, unlike: int, unknown: int, plain: Tensor, far: Tensor) -> Weights:
+    def of(cls, q: Tensor, unlike: int, unknown: int, scatters: Tensor, far: Tensor) -> Weights:
         """By the q of each evidence, of which so many are of the first and of the second kind, then surroundings.
 
-        `plain` is a mask of those that need no model; where there are none, those of the first kind stand for them.
-        `far` is the share of nodes that are not heard, for their features are far off.
+        `scatters` is a mask of those that tell of scattered nodes, `far` the share of nodes that are not heard, beyond
+        the usual one.
         """
         own = unlike + unknown
         first, second, around = q[:unlike], q[unlike:own], q[own:]
-        scattered = torch.maximum(_largest(q[plain] if plain.any() else first), far.to(q))
+        scattered = torch.maximum(_largest(q[scatters]), far.to(q))
         unexplained = _largest(second) - EXPLAINED * scattered
         together = (FLOOR + unexplained.clamp(min=0)).square()
         t = together / (together + (FLOOR + scattered).square())
