@@ -21,12 +21,15 @@ FILES = {
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(code, "PACKAGE", tmp_path)
-    return tmp_path
+def package(monkeypatch):
+    return given(monkeypatch, FILES)
+
+
+def given(monkeypatch, files: dict[str, str]) -> dict[str, bytes]:
+    """A package of these files, of which any may be edited."""
+    package = {name: text.encode() for name, text in files.items()}
+    monkeypatch.setattr(code, "SOURCES", package)
+    return package
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_an_edit_is_another_version_of_what_it_can_change(package, file, figures
     before = code_version("0.1.0"), training_version("0.1.0")
     assert before == (code_version("0.1.0"), training_version("0.1.0"))
     assert before[0].startswith("0.1.0+")
-    (package / file).write_text(FILES[file] + "# edited\n")
+    package[file] += b"# edited"
     assert (code_version("0.1.0") != before[0], training_version("0.1.0") != before[1]) == (figures, models)
 
 
@@ -57,13 +60,13 @@ def test_methods_are_among_what_figures_come_from_and_not_among_what_models_come
 
 
 METHOD_FILES = {
-    "base.py": "",
-    "propagated.py": "from gnnsafe.methods.base import Method\n",
-    "consensus.py": "from gnnsafe.methods.base import Method\n",
-    "energy.py": "from gnnsafe.methods.base import Method\n",
-    "msp.py": "from gnnsafe.methods.base import Method\n",
-    "knn.py": "from gnnsafe.methods.rows import unit_rows\n",
-    "rows.py": "",
+    "methods/base.py": "",
+    "methods/propagated.py": "from gnnsafe.methods.base import Method\n",
+    "methods/consensus.py": "from gnnsafe.methods.base import Method\n",
+    "methods/energy.py": "from gnnsafe.methods.base import Method\n",
+    "methods/msp.py": "from gnnsafe.methods.base import Method\n",
+    "methods/knn.py": "from gnnsafe.methods.rows import unit_rows\n",
+    "methods/rows.py": "",
 }
 
 
@@ -82,26 +85,23 @@ class TheirMethod(Method):
         (Propagated(KNN()), {"propagated", "knn", "rows", "base"}),
         (Propagated(Propagated(MSP())), {"propagated", "msp", "base"}),
         (Consensus((Energy(), Propagated(KNN()))), {"consensus", "energy", "propagated", "knn", "rows", "base"}),
-        (TheirMethod(), {path.removesuffix(".py") for path in METHOD_FILES}),
+        (Propagated(TheirMethod()), {"base", "propagated", "consensus", "energy", "msp", "knn", "rows"}),
     ],
 )
-def test_an_edited_method_is_another_version_of_its_own_records_alone(tmp_path, monkeypatch, method, files):
-    (tmp_path / "methods").mkdir()
-    for name, text in METHOD_FILES.items():
-        (tmp_path / "methods" / name).write_text(text)
-    monkeypatch.setattr(code, "PACKAGE", tmp_path)
+def test_an_edited_method_is_another_version_of_its_own_records_alone(monkeypatch, method, files):
+    package = given(monkeypatch, METHOD_FILES)
+    before, changed = method_version(method), set()
+    for name, text in package.items():
+        monkeypatch.setitem(package, name, text + b"# edited")
+        changed |= {name} if method_version(method) != before else set()
+        monkeypatch.setitem(package, name, text)
+    assert changed == {f"methods/{name}.py" for name in files}
 
-    def version() -> str:
-        code._methods_digest.cache_clear()
-        return method_version(method)
 
-    before, changed = version(), set()
-    for name, text in METHOD_FILES.items():
-        (tmp_path / "methods" / name).write_text(text + "# edited\n")
-        changed |= {name.removesuffix(".py")} if version() != before else set()
-        (tmp_path / "methods" / name).write_text(text)
-    code._methods_digest.cache_clear()
-    assert changed == files
+def test_an_edit_while_a_process_runs_is_not_what_it_runs(monkeypatch):
+    monkeypatch.setattr(code.Path, "read_bytes", lambda path: b"edited")
+    assert method_version(Energy()) != code._digest(["methods"])
+    assert code.SOURCES["methods/energy.py"] != code._sources()["methods/energy.py"]
 
 
 def test_every_method_of_gnnsafe_has_its_files():

@@ -76,7 +76,7 @@ def rewritten(honest: Path, folder: Path, change) -> Path:
 
 def test_honest_records_hold_in_every_rule(honest):
     rules = found(honest)
-    assert list(rules) == ["records", "versions", "data", "seeds", "selection", "re-run"]
+    assert list(rules) == ["records", "versions", "data", "seeds", "selection", "methods", "re-run"]
     assert all(holds for holds, _ in rules.values()), rules
 
 
@@ -127,15 +127,27 @@ def test_figures_that_cannot_be_had_again(honest, tmp_path):
 
 
 def test_a_method_that_nobody_knows(honest, tmp_path):
-    holds, text = found(rewritten(honest, tmp_path, changed(method="Mine")))["re-run"]
+    holds, text = found(rewritten(honest, tmp_path, changed(method="Mine")))["methods"]
     assert not holds
     assert "no method is called 'Mine'; pass its file, --methods FILE.py" in text
 
 
 def test_settings_that_are_not_those_of_the_name(honest, tmp_path):
-    holds, text = found(rewritten(honest, tmp_path, changed(method_repr="MSP(gamma=3)")))["re-run"]
+    holds, text = found(rewritten(honest, tmp_path, changed(method_repr="MSP(gamma=3)")))["methods"]
     assert not holds
     assert "is not what it was" in text
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["edited", "of before methods had versions"])
+def test_a_method_that_was_edited_since_whichever_record_is_drawn(honest, tmp_path, known):
+    def edited(record):
+        versions = {name: value for name, value in record.versions.items() if name != "method"}
+        now = {**versions, "method": "edited"} if known else versions
+        return changed(versions=now)(record) if record.method == "MSP" else record
+
+    rules = found(rewritten(honest, tmp_path, edited))
+    assert "MSP: 'MSP' is not what it was: other code" in rules["methods"][1]
+    assert "re-run" not in rules
 
 
 def test_the_command_says_so_in_one_line(tmp_path, capsys):

@@ -162,5 +162,5 @@ def test_the_pages_ten_lines_are_in_every_table(tmp_path, capsys, monkeypatch):
     assert cli.main([*TINY, "--methods", "gnnsafe,laplace.py", "--jobs", "1"]) == 0
     out, err = capsys.readouterr()
     assert "2 cells, 0 of them finished before" in err
-    assert "gnnsafe: 2 records of other settings or code for Laplace are left out\n" in err
+    assert "gnnsafe: 2 records of other settings for Laplace are left out\n" in err
     assert len(read(Path("results"))[0]) == 2 + 4 + 4

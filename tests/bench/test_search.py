@@ -217,7 +217,7 @@ def test_values_that_were_chosen_and_values_that_were_not_are_never_mixed(small,
     assert cli.main([*TINY, "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     assert cli.main([*TINY[:-1], "--out", str(tmp_path)]) == 0
-    assert "gnnsafe: 4 records of other settings or code for GNNSafe++ are left out\n" in capsys.readouterr().err
+    assert "gnnsafe: 4 records of other settings for GNNSafe++ are left out\n" in capsys.readouterr().err
 
 
 def test_an_interrupted_search_goes_on_where_it_was(small, tmp_path, capsys, monkeypatch):

@@ -93,12 +93,12 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
         ({"versions": {"gnnsafe": "1", "torch": "1"}}, "of torch 1"),
         ({"epochs": 50}, "of 50 epochs"),
         ({"data": "other"}, "of other data for cora"),
-        ({"method_repr": "MSP(2)"}, "of other settings or code for MSP"),
-        ({"objective_repr": "OutlierExposure()"}, "of other settings or code for MSP"),
-        ({"versions": {"gnnsafe": "1", "torch": "2", "method": "edited"}}, "of other settings or code for MSP"),
-        ({"code": "edited"}, "of other settings or code for MSP"),
-        ({"lr": 0.1}, "of other settings or code for MSP"),
-        ({"chosen": {"lr": "0.01, lowest ID validation loss"}}, "of other settings or code for MSP"),
+        ({"method_repr": "MSP(2)"}, "of other settings for MSP"),
+        ({"objective_repr": "OutlierExposure()"}, "of other settings for MSP"),
+        ({"versions": {"gnnsafe": "1", "torch": "2", "method": "edited"}}, "of other code for MSP"),
+        ({"code": "edited"}, "of other settings for MSP"),
+        ({"lr": 0.1}, "of other settings for MSP"),
+        ({"chosen": {"lr": "0.01, lowest ID validation loss"}}, "of other settings for MSP"),
     ],
 )
 def test_records_that_are_not_comparable_are_left_out_and_counted(record, change, reason):

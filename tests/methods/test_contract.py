@@ -149,6 +149,7 @@ def test_scores_are_the_callers_own(name, planted):
     first = detector.score(graph)
     expected, _ = first.clone(), first.zero_()
     assert torch.equal(detector.score(graph), expected)
+    assert first.is_contiguous()
 
 
 @everyone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import xxhash
@@ -13,9 +12,17 @@ from gnnsafe.methods import Method
 
 __all__ = ["code_version", "method_version", "training_version"]
 
-PACKAGE = Path(__file__).parents[1]
 IMPORTED = re.compile(r"^\s*(?:from|import) gnnsafe(?:\.(\w+)| import ([\w, ]+))", re.MULTILINE)
 IMPORTED_METHOD = re.compile(r"^\s*from gnnsafe\.methods\.(\w+) import", re.MULTILINE)
+
+
+def _sources() -> dict[str, bytes]:
+    """Every file of the package."""
+    package = Path(__file__).parents[1]
+    return {path.relative_to(package).as_posix(): path.read_bytes() for path in sorted(package.rglob("*.py"))}
+
+
+SOURCES = _sources()  # as they are when a process begins: what is edited from then on is not what it runs
 
 
 def code_version(version: str) -> str:
@@ -24,12 +31,12 @@ def code_version(version: str) -> str:
     Records of edited code are never taken for those of this. A page or a command that was edited changes no figure,
     and a method that was edited changes its own alone (`method_version`).
     """
-    return f"{version}+{_digest(_files_of(_with_imports('bench') - {'methods'}))}"
+    return f"{version}+{_digest(_with_imports('bench') - {'methods'})}"
 
 
 def training_version(version: str) -> str:
     """The same for trained models: an edited method leaves them as they are."""
-    return f"{version}+{_digest(_files_of(_with_imports('training', 'datasets')))}"
+    return f"{version}+{_digest(_with_imports('training', 'datasets'))}"
 
 
 def method_version(method: Method) -> str:
@@ -38,41 +45,29 @@ def method_version(method: Method) -> str:
     A method that is not gnnsafe's own may read any of them.
     """
     places = [kind.__module__.rpartition(".") for kind in _kinds(method)]
-    ours = all(package == "gnnsafe.methods" for package, _, _ in places)
-    return _methods_digest(frozenset(name for _, _, name in places) if ours else None)
+    if any(package != "gnnsafe.methods" for package, _, _ in places):
+        return _digest(["methods"])
+    found, left = set(), [name for _, _, name in places]
+    while left:
+        name = f"methods/{left.pop()}"
+        if name not in found:
+            found.add(name)
+            left += IMPORTED_METHOD.findall(SOURCES[f"{name}.py"].decode())
+    return _digest(found)
 
 
 def _kinds(method: Method) -> Iterator[type[Method]]:
     yield type(method)
-    for value in vars(method).values():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Method):
-                yield from _kinds(part)
+    for part in method.parts():
+        yield from _kinds(part)
 
 
-@cache
-def _methods_digest(names: frozenset[str] | None) -> str:
-    """Of the files of these names and of those that they import, and so on; of all where there are no names."""
-    found: set[Path] = set()
-    left = _files("methods") if names is None else [PACKAGE / "methods" / f"{name}.py" for name in names]
-    while left:
-        path = left.pop()
-        if path not in found:
-            found.add(path)
-            imported = IMPORTED_METHOD.findall(path.read_text(encoding="utf-8"))
-            left += (path.with_name(f"{name}.py") for name in imported)
-    return _digest(sorted(found))
-
-
-def _digest(paths: Iterable[Path]) -> str:
+def _digest(modules: Iterable[str]) -> str:
     digest = xxhash.xxh3_64()
-    for path in paths:
-        digest.update(path.read_bytes())
+    for module in sorted(modules):
+        for name in _files(module):
+            digest.update(SOURCES[name])
     return digest.hexdigest()[:8]
-
-
-def _files_of(modules: Iterable[str]) -> Iterator[Path]:
-    return (path for module in sorted(modules) for path in _files(module))
 
 
 def _with_imports(*modules: str) -> set[str]:
@@ -82,14 +77,15 @@ def _with_imports(*modules: str) -> set[str]:
         module = left.pop()
         if module not in found:
             found.add(module)
-            left += (name for path in _files(module) for name in _imported(path))
+            left += (name for file in _files(module) for name in _imported(SOURCES[file].decode()))
     return found
 
 
-def _imported(path: Path) -> Iterator[str]:
-    for module, names in IMPORTED.findall(path.read_text(encoding="utf-8")):
+def _imported(text: str) -> Iterator[str]:
+    for module, names in IMPORTED.findall(text):
         yield from (name for name in re.split(r"[, ]+", module or names) if _files(name))
 
 
-def _files(module: str) -> list[Path]:
-    return [path for path in (PACKAGE / f"{module}.py", *sorted((PACKAGE / module).rglob("*.py"))) if path.is_file()]
+def _files(module: str) -> list[str]:
+    """Its own, or those of the package of that name."""
+    return [name for name in SOURCES if name == f"{module}.py" or name.startswith(f"{module}/")]

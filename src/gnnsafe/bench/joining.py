@@ -46,6 +46,7 @@ def findings(folder: Path, *, root: str | None, version: str, files: Sequence[st
         _data(records, root),
         _seeds(records),
         _honest(records),
+        _methods(records, files),
     ]
     if all(finding.holds for finding in found):
         drawn = random.SystemRandom().choice(sorted(records, key=lambda record: repr(record.key)))
@@ -115,6 +116,19 @@ def _honest(records: Iterable[Record]) -> RuleResult:
             if not any(reason in how for reason in HONEST)
         ]
     return _finding("selection", wrong, "by ID validation and held-out exposure nodes, as recorded")
+
+
+def _methods(records: Iterable[Record], files: Sequence[str]) -> RuleResult:
+    """Each method by each of its settings, whichever of its records is drawn."""
+    known = [record for record in records if record.dataset in DATASETS]
+    different = {(record.method, record.backbone, record.protocol, record.settings): record for record in known}
+    wrong = []
+    for record in different.values():
+        try:
+            _recipe(record, files)
+        except InputError as error:
+            wrong.append(f"{record.run}: {error}")
+    return _finding("methods", wrong, "each is what its name and settings say, by this code")
 
 
 def _reproduced(drawn: Record, records: Iterable[Record], root: str | None, files: Sequence[str]) -> RuleResult:

@@ -166,10 +166,11 @@ CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable],
     (lambda r: None, lambda r: r.versions["torch"], "of torch {0.versions[torch]}"),
     (lambda r: None, lambda r: r.epochs, "of {0.epochs} epochs"),
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
+    (lambda r: r.method, lambda r: r.versions.get("method", ""), "of other code for {0.method}"),
     (
         lambda r: (r.protocol, r.selection, r.dataset, r.shift, r.backbone, r.method),
         lambda r: r.settings,
-        "of other settings or code for {0.method}",
+        "of other settings for {0.method}",
     ),
 ]
 

@@ -85,7 +85,7 @@ def _propagated(method: Method, scores: Tensor, edges: Edges, num_nodes: int) ->
 
 def _checked(method: Method, scores: object, num_nodes: int) -> Tensor:
     if isinstance(scores, Tensor) and scores.layout == torch.strided and scores.dtype in FLOATS:
-        numbers: Tensor = scores.detach().float()
+        numbers: Tensor = scores.detach().float().contiguous()
         if numbers.shape == (num_nodes,) and math.isfinite(float(numbers.sum())):
             return numbers
     name = f"{method!r}.base_scores(outputs)"  # in words only where they are needed: they cost more than the check
@@ -93,4 +93,4 @@ def _checked(method: Method, scores: object, num_nodes: int) -> Tensor:
     fits = given.shape == (num_nodes,) and given.dtype in FLOATS
     require(fits, name, f"be float32 numbers of shape [{num_nodes}]", f"{given.dtype} {list(given.shape)}")
     check_finite(name, given.float())
-    return given.detach().float()
+    return given.detach().float().contiguous()
