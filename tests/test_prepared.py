@@ -312,3 +312,19 @@ def test_copies_are_prepared_graphs_of_their_own(blocks, copied):
 def test_it_says_what_it_is():
     data = Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]))
     assert repr(prepare(data)) == "PreparedGraph(nodes=2, features=2, edges=1, device='cpu')"
+
+
+def test_a_graph_keeps_of_many_detectors_what_the_last_few_make_of_it():
+    graph, made = prepare(SimpleNamespace(x=torch.eye(4), edge_index=torch.tensor([[0, 1], [1, 2]]))), []
+
+    def ask(key: int) -> int:
+        return graph.recent("kind", key, lambda: made.append(key) or key)
+
+    assert [ask(key) for key in (*range(6), 5, 4, 2, 3, 2, 0)] == [*range(6), 5, 4, 2, 3, 2, 0]
+    assert made == [0, 1, 2, 3, 4, 5, 0]
+    first = graph.without_messages(torch.tensor([True, False, False, False]))
+    assert first.edges is graph.without_messages(torch.tensor([True, False, False, False])).edges
+    for node in range(4):
+        graph.without_messages(torch.arange(4) == node % 4)
+        graph.without_messages(torch.arange(4) <= node)
+    assert first.edges is not graph.without_messages(torch.tensor([True, False, False, False])).edges

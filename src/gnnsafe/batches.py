@@ -48,7 +48,7 @@ def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answer
     """Scores, classes and probabilities of all nodes of the graph, with its `logits` where they are wanted.
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
-    are small. The receptive field's size is checked on the first batch whose part is not the whole graph.
+    are small. The receptive field's size is checked on the first batch that tells, whose part is not the whole graph.
     """
     graph = parts.graph
     graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
@@ -57,18 +57,15 @@ def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answer
         for start in starts:
             nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
             nodes[start : start + batch_size] = True
-            answers, whole = _answers(parts, nodes, checked=checked, logits=logits)
+            answers, checked = _answers(parts, nodes, checked=checked, logits=logits)
             found.append(answers)
-            checked = checked or not whole
             advance()
     return Answers(*(None if values[0] is None else torch.cat(values) for values in zip(*found, strict=True)))  # type: ignore[arg-type]
 
 
 def _answers(parts: Parts, nodes: Tensor, *, checked: bool, logits: bool) -> tuple[Answers, bool]:
-    """Those about the nodes in a mask, and whether they were made from the whole graph."""
+    """Those about the nodes in a mask, and whether the receptive field was checked by now."""
     part = parts.scored(nodes, touched=False)
-    whole = parts.whole(part)
-    if not (checked or whole):
-        parts.check(part)
+    checked = checked or (not parts.whole(part) and parts.check(part))
     rows = part.scores  # of which scores are made once all are known
-    return Answers.of(rows, rows, part.outputs, logits=logits).at(part.region.where), whole
+    return Answers.of(rows, rows, part.outputs, logits=logits).at(part.region.where), checked

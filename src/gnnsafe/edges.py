@@ -22,6 +22,7 @@ __all__ = ["Cache", "Edges", "Isolated", "as_edges"]
 BY_TARGET = "by target"
 INCOMING = "incoming"
 IN_DEGREES, OUT_DEGREES = "in-degrees", "out-degrees"
+RECENT = 4  # detectors that read one graph in turn, for each of which it keeps what they make of it
 FEW_PRODUCTS = 3  # with a vector, for which edges need not be sorted
 
 Isolated = Literal["keep", "decay"]
@@ -52,6 +53,15 @@ class Cache:
                         self._values[key] = build()
         value: Result = self._values[key]
         return value
+
+    def recent(self, kind: str, key: Hashable, build: Callable[[], Result]) -> Result:
+        """The same for keys without end, such as what detectors learnt: the last few of a kind are kept."""
+        with self._building:
+            kept: dict[Hashable, Result] = self(kind, dict)
+            kept[key] = value = kept.pop(key) if key in kept else build()
+            while len(kept) > RECENT:
+                del kept[next(iter(kept))]
+            return value
 
 
 class Edges:
@@ -108,6 +118,11 @@ class Edges:
     def out_degrees(self) -> Tensor:
         """How many edges leave each node, as float64; in a part of a graph those that leave it in the whole."""
         return self.cached(OUT_DEGREES, lambda: self._degrees(self.index[0]).double())
+
+    @property
+    def hear_others(self) -> Tensor:
+        """A mask of nodes to which another node points."""
+        return self.cached("hear others", self._hear_others)
 
     def part_of(self, out_degrees: Callable[[], Tensor], in_degrees: Callable[[], Tensor] | None = None) -> None:
         """These are edges of a part of a graph: its nodes' degrees in the whole, when needed."""
@@ -208,6 +223,11 @@ class Edges:
 
     def _degrees(self, targets: Tensor) -> Tensor:
         return torch.bincount(targets, minlength=self.num_nodes)
+
+    def _hear_others(self) -> Tensor:
+        source, target = self.index
+        none = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
+        return none.index_fill_(0, target[source != target].long(), value=True)
 
     def _matrix(self, starts: Tensor, sources: Tensor, entries: Tensor) -> Matrix:
         return matrix(starts, sources, entries, (self.num_nodes, self.num_nodes))

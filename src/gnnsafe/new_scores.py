@@ -83,18 +83,38 @@ class Parts:
         graph.edges.part_of(lambda: self.graph.edges.out_degrees[kept])
         return self.ask(graph)
 
-    def check(self, part: ScoredPart) -> None:
-        """A few nodes of the part score alike on another; else the receptive field is larger than is said."""
+    def check(self, part: ScoredPart) -> bool:
+        """A few nodes of the part score alike on another; else the receptive field is larger than is said.
+
+        Whether that says anything of `hops`: not where nobody has a node further away than that.
+        """
         (found, outputs, scores), ours = part, is_builtin(self.method)
         if self.trusted and ours:
-            return
-        picked = _spread(found.asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
+            return True
+        further = self._hear_further(found)
+        asked = further if (telling := bool(further.any())) else found.asked
+        picked = _spread(asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
         other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
         again = self._outputs(other, kept)
         near = receptive_field(self.graph.edges, picked, self.reach.method)
         _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach)
         if not ours:
             _check_scores(scores[picked[found.kept]], self.score(again)[picked[kept]], self.method)
+        return telling
+
+    def _hear_further(self, found: Region) -> Tensor:
+        """A mask of those nodes of the graph that are asked about and have a way of one hop more than `reach` to them.
+
+        By the part alone, in which nodes at its edge lack in-neighbours that they have in the graph.
+        """
+        source, target = found.part.edge_index
+        hears = self.graph.edges.hear_others[found.kept]
+        for _ in range(sum(self.reach)):
+            onwards = (source != target) & hears[source]
+            hears = torch.zeros_like(hears).index_fill_(0, target[onwards].long(), value=True)
+        further = found.asked.clone()
+        further[found.kept.clone()] &= hears
+        return further
 
     def whole(self, part: ScoredPart) -> bool:
         """Whether the part is all of the graph."""

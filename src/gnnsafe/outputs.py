@@ -170,8 +170,12 @@ class Classifier:
         return logits
 
     def _called(self, graph: PreparedGraph, modules: Sequence[nn.Module]) -> Tensor:
-        if self.forward is not None:  # a copy, so that what a forward sets stays there
-            return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph.data)))
+        if self.forward is not None:
+            try:  # on a copy, so that what a forward sets stays there
+                return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph.data)))
+            except RuntimeError:  # it may move tensors itself: only where it fails is the place of any a mistake
+                check_device(modules, graph)
+                raise
         check_device(modules, graph)
         if self.takes_prepared:
             return single_tensor("model(graph)", self.model(graph))
@@ -287,7 +291,11 @@ class Outputs:
         Returns:
             Outputs whose `embeddings` can be read.
         """
-        return self if self.embedded is not None else replace(self, embedded=self.logits)
+        return self if self.embedded is not None else self._with_logits
+
+    @once
+    def _with_logits(self) -> Outputs:
+        return replace(self, embedded=self.logits)
 
     @once
     def without_edges(self) -> Outputs:

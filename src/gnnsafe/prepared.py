@@ -79,6 +79,10 @@ class PreparedGraph:
         """What `build` makes of this graph's features and edges, once."""
         return self._of_both(key, build)
 
+    def recent(self, kind: str, key: Hashable, build: Callable[[], Result]) -> Result:
+        """The same for keys without end, such as what detectors learnt: the last few of a kind are kept."""
+        return self._of_both.recent(kind, key, build)
+
     def with_labels(self, **values: Any) -> PreparedGraph:
         """The same with other labels and masks."""
         read = ", ".join(sorted({"x", "edge_index"} & values.keys()))
@@ -121,13 +125,14 @@ class PreparedGraph:
     def without_messages(self, silent: Tensor, **attributes: Any) -> PreparedGraph:
         """The same with its `heard_edges` alone, and `attributes` of these; what was made of features goes along."""
         self.check_unwritten()
-        key = ("without messages", silent.cpu().numpy().tobytes())
-        edges = self.edges.cached(
+        kind, key = "without messages", silent.cpu().numpy().tobytes()
+        edges = self.edges.cached.recent(
+            kind,
             key,
             lambda: Edges(self.edge_index[:, self.heard_edges(silent)], self.num_nodes, reused=self.edges.reused),
         )
         data = changed(self.data, **attributes, edge_index=edges.index)
-        return PreparedGraph(data, edges, self._of_features, self.cached(key, Cache))
+        return PreparedGraph(data, edges, self._of_features, self.recent(kind, key, Cache))
 
     def both_ways(self) -> PreparedGraph:
         """The same with each edge in both directions, every one once: links that mean the same either way.

@@ -93,6 +93,74 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
             torch.testing.assert_close(before[untouched], whole[untouched], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", WEIGHED)
+def test_where_all_is_read_it_is_weighed_as_the_whole_graph(name):
+    """The receptive field is larger than the graph; another was scored last."""
+    data = path(60)
+    detector = detector_of(METHODS[name](), data).calibrate(data, mask=torch.arange(60) % 3 == 2)
+    new, nodes = with_other_features(data, 24)
+    new.x[:20] += 4.0
+    expected, flags = detector.score(new), detector.predict(new, false_alarm=0.1)
+    detector.score(data)
+    found = detector.predict_new(new, nodes, false_alarm=0.1)
+    torch.testing.assert_close(found.scores, expected[found.nodes], rtol=1e-5, atol=1e-5)
+    assert torch.equal(found.flags, flags[found.nodes])
+
+
+class Hearing(nn.Module):
+    """A user's model, whose logits are a node's features and those of all that are `hops` edges away."""
+
+    def __init__(self, hops: int) -> None:
+        super().__init__()
+        self.hops, self.weight = hops, nn.Parameter(torch.rand(8, 3, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x, edge_index):
+        for _ in range(self.hops):
+            x = x + torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+        return x @ self.weight
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("ask", ["batches", "new"])
+def test_too_few_hops_are_found_where_few_nodes_hear_others(hops, ask):
+    """Of 2,000 nodes the last 40 do; nodes that hear only themselves, or nobody, tell nothing."""
+    node, chain = torch.arange(2000), torch.arange(1960, 2000)
+    x = torch.rand(2000, 8, generator=torch.Generator().manual_seed(1))
+    edge_index = torch.cat([torch.stack([chain[:-1], chain[1:]]), torch.stack([node[:1900], node[:1900]])], dim=1)
+    data = Data(x=x, edge_index=edge_index, y=node % 3, train_mask=node % 3 == 0, val_mask=node % 3 == 1)
+    detector = Detector(Hearing(hops), "energy").fit(data)
+
+    def asked(said: int) -> torch.Tensor:
+        if ask == "batches":
+            return detector.score(data, batch_size=100, hops=said)
+        return detector.score_new(data, node[500:], hops=said, touched=False).scores
+
+    with pytest.raises(InputError, match="'hops' must be as far as the model's receptive field"):
+        asked(hops - 1)
+    whole = detector.score(data)
+    torch.testing.assert_close(asked(hops), whole if ask == "batches" else whole[500:])
+
+
+class NeighbourEnergy:
+    """Base scores for a class that inherits them: those of in-neighbours, a hop away."""
+
+    def base_scores(self, outputs):
+        edges = outputs.graph.edges
+        return edges.mean() @ METHODS["energy"]().base_scores(outputs)
+
+
+class Mixed(NeighbourEnergy, METHODS["energy"]):  # type: ignore[misc]
+    pass
+
+
+def test_base_scores_of_another_class_have_not_the_receptive_field_of_the_first():
+    assert METHODS["energy"]().base_reach == 0
+    assert Mixed().base_reach is None
+    data = path(40)
+    with pytest.raises(InputError, match="'method' must have a known receptive field"):
+        detector_of(Mixed(), data).score_new(data, [7])
+
+
 def test_new_scores_by_likeness_are_those_of_the_whole_graph():
     data = path(60)
     detector = detector_of(Propagated(METHODS["energy"](), 2, weighting="similarity"), data)

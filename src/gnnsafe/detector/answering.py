@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -57,13 +56,17 @@ class Answering(Scorer):
     def score_new(
         self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
     ) -> NewScores:
-        """Scores of the nodes that new nodes and edges affect, from a part of the graph; equal to those of the whole.
+        """Scores of the nodes that new nodes and edges affect, from a part of the graph: those of the whole, if weighed
+        alike.
 
         Affected (touched) is every node that has one of `nodes` in its receptive field, that of model and method. A
         model that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few
-        nodes are scored on another part of the graph too, and where that makes a difference it is refused. A method
-        that weighs evidence by the graph (`TwoScale`) takes the weights of the graph that was scored last as a
-        whole, or, before that, of the training graph: score the whole again when much of it has changed.
+        nodes are scored on another part of the graph too, and where that makes a difference it is refused.
+
+        Scores are equal to those of the whole graph, but for a method that weighs evidence by the graph (`TwoScale`,
+        the default): unless all of it is read, this takes the weights of the graph that the detector scored last as a
+        whole, in any thread, or, before that, of the training graph. Score the whole again when much of it has
+        changed, and have a detector for each of several graphs.
 
             touched, new = detector.score_new(data, nodes)
             scores[touched] = new
@@ -91,7 +94,8 @@ class Answering(Scorer):
     ) -> tuple[NewScores, Tensor, Tensor]:
         """The scores, what p-values compare, and the logits."""
         require_flag("touched", touched)
-        parts = self._parts(data, hops, self.method.reach(), partial(part_scores, self.method))
+        graph = self._one_graph(data)
+        parts = self._parts(graph, hops, self.method.reach(), partial(self._part_scores, graph))
         given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
         if not given.any():
             scores = torch.empty(0, device=given.device)
@@ -99,6 +103,14 @@ class Answering(Scorer):
         found, logits = score_nodes(parts, given, touched=touched)
         scores, compared = found.scores.T.contiguous()
         return NewScores(found.nodes, scores), compared, logits
+
+    def _part_scores(self, whole: PreparedGraph, outputs: Outputs) -> Tensor:
+        """Scores and what p-values compare, [nodes, 2], by the weights of the graph that was seen last, or is seen."""
+        part = outputs.graph
+        if part.x.shape[0] == whole.x.shape[0] and part.edge_index.shape == whole.edge_index.shape:
+            scored = self._scored(outputs)
+            return torch.stack([scored.scores, scored.compared], dim=1)
+        return part_scores(self.method, outputs)
 
     def _answers(
         self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
@@ -112,13 +124,14 @@ class Answering(Scorer):
                 scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
             )
         require_whole("batch_size", batch_size, 1)
-        parts = self._parts(data, hops, self.method.base_reach, partial(rows_of, self.method))
-        method = on_device(self.method, parts.graph.device).looking_at(self._scaled(parts.graph))
-        answers = in_batches(replace(parts, score=partial(rows_of, method)), batch_size, logits=logits)
+        graph = self._one_graph(data)
+        method = on_device(self.method, graph.device).looking_at(self._scaled(graph))
+        parts = self._parts(graph, hops, self.method.base_reach, partial(rows_of, method))
+        answers = in_batches(parts, batch_size, logits=logits)
         method = method.for_graph(answers.scores)
-        scored = scored_rows(method, answers.scores, parts.graph.edges, parts.graph.num_nodes)
+        scored = scored_rows(method, answers.scores, graph.edges, graph.num_nodes)
         self.method = scored.method
-        return parts.graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
+        return graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
 
     def _scored(self, outputs: Outputs) -> Scored:
         """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""
@@ -126,9 +139,13 @@ class Answering(Scorer):
         self.method = scored.method
         return scored
 
-    def _parts(self, data: Graph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]) -> Parts:
+    def _one_graph(self, data: Graph) -> PreparedGraph:
         require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        graph = self.prepared(data)
+        return self.prepared(data)
+
+    def _parts(
+        self, graph: PreparedGraph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]
+    ) -> Parts:
         trusted = self.classifier is None or (self.classifier.as_made and hops is None)
         read = () if self.classifier is None else self.classifier.read(graph)
         return Parts(self.method, self._outputs, graph, self._reach(reach, hops), read, trusted, score)
@@ -144,8 +161,9 @@ class Answering(Scorer):
         model = None if self.classifier is None else self.classifier.model
         if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
             hops = model.reach
-            whole = f"{type(model).__name__}, which reads the whole graph at once"
-            require(hops is not None, "model", "have a known receptive field", whole, "use score(data)")
+            unsaid = f"{type(model).__name__}, which says none: it reads the whole graph, or lacks a `reach`"
+            remedy = "use score(data), or give hops, its number of message-passing layers"
+            require(hops is not None, "model", "have a known receptive field", unsaid, remedy)
         if hops is None and model is not None:
             raise InputError(
                 f"'hops' must be given for {type(model).__name__}, which is not one of gnnsafe.models (got none): its "

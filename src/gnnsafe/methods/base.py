@@ -61,7 +61,7 @@ class Method(metaclass=PlainNumbers):
             called, remedy = isfunction(getattr(cls, name)), "put @property before it"
             require(not called, f"{cls.__name__}.{name}", "be a value or a property", "a function", remedy)
         for name in ("base_reach", "says"):
-            if "base_scores" in vars(cls) and name not in vars(cls):
+            if _place(cls, "base_scores") < _place(cls, name):
                 setattr(cls, name, getattr(Method, name))
 
     def fit(self, outputs: Outputs, y: Tensor, mask: Tensor) -> Self:
@@ -333,3 +333,8 @@ class Method(metaclass=PlainNumbers):
 
 def _fields(cls: type) -> list[str]:
     return [field.name for field in fields(cls)] if hasattr(cls, "__dataclass_fields__") else []
+
+
+def _place(kind: type, name: str) -> int:
+    """Of the class, among those that a class inherits from, that gives it what is of this name; its own is 0."""
+    return next(place for place, one in enumerate(kind.__mro__) if name in vars(one))

@@ -37,5 +37,5 @@ class CentredCosine(Method):
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """−⟨c_i, mean_j c_j⟩, c = (x − μ) / ‖x − μ‖; no model is in it, so it is kept with the graph."""
-        key = ("centred cosine", self.centre_.cpu().numpy().tobytes())
-        return outputs.graph.cached(key, lambda: -mean_cosines(outputs, self.centre_)).clone()
+        key = self.centre_.cpu().numpy().tobytes()
+        return outputs.graph.recent("centred cosine", key, lambda: -mean_cosines(outputs, self.centre_)).clone()

@@ -58,8 +58,8 @@ class FeatureDistance(Method):
 
     def of_graph(self, graph: PreparedGraph) -> Tensor:
         """The `sums` of a graph; no model is in them, so they are kept with it."""
-        key = ("feature distance", *(each.cpu().numpy().tobytes() for each in (self.centre_, self.scale_)))
-        return graph.cached(key, lambda: self.sums(_features(graph)))
+        key = tuple(each.cpu().numpy().tobytes() for each in (self.centre_, self.scale_))
+        return graph.recent("feature distance", key, lambda: self.sums(_features(graph)))
 
     def sums(self, x: Tensor) -> Tensor:
         """Of features, dense or CSR, the sums of squares and of fourth powers, [nodes, 2].
