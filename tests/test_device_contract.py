@@ -256,7 +256,7 @@ def test_a_graph_and_a_model_on_two_devices(blocks, exposure, device):
     with pytest.raises(InputError, match=rf"^'data' must be on the model's device, cpu \(got {place}\); call data.to"):
         Detector(model).fit(there)
     with pytest.raises(InputError, match=rf"^'data' must be on the model's device, cpu \(got {place}\); call data.to"):
-        Detector(model, "gnnsafe", forward=lambda model, data: model(data.x, data.edge_index)).fit(there)
+        Detector(Convolutions(), "gnnsafe", forward=lambda model, data: model(data.x, data.edge_index)).fit(there)
     detector = Detector(model.to(device)).fit(there)
     message = (
         rf"'data' must be on the model's device, {place} \(got cpu\); call data.to\('{place}'\), or model.to\('cpu'\)"
