@@ -95,6 +95,11 @@ def test_a_narrow_terminal_gets_a_column_per_regime(records):
     assert table(records, 50)[0] == "# method      whole classes planted rank"
 
 
+@pytest.mark.parametrize("width", [39, 20, 5])
+def test_a_terminal_that_is_too_narrow_loses_no_figure(records, width):
+    assert table(records, width) == table(records, 50)
+
+
 def test_seeds_are_told_where_they_differ(records):
     fewer = [r for r in records if (r.method, r.shift, r.seed) != ("MSP", "label", 1)]
     lines = table(fewer, 80)

@@ -69,8 +69,11 @@ def print_section(section: Section, console: Console) -> None:
     if section.narrow and any(console.measure(table, options=widest).maximum > console.width for table in tables):
         tables = [terminal_grid(grid) for grid in section.narrow]
     for table in tables:  # a wider one runs on in the next line of a terminal, but loses nothing
-        width = max(console.width, console.measure(table, options=widest).maximum)
-        console.print(table, width=width, crop=False)
+        before, console.width = console.width, max(console.width, console.measure(table, options=widest).maximum)
+        try:
+            console.print(table, crop=False)  # whose own width is no more than the console's
+        finally:
+            console.width = before
     console.print(*section.notes, sep="\n", end="\n" if section.notes else "", soft_wrap=True)
 
 
