@@ -67,13 +67,13 @@ def test_they_are_found_and_their_neighbours_are_not_flagged(detector, share):
 
 
 def one_feature_moved(seed: int = 0) -> tuple[Detector, Data, torch.Tensor]:
-    """One of 300 features is far off in a tenth of the nodes, which the sum of their squares hardly shows."""
+    """One of 400 features is far off in a tenth of the nodes, which the sum of their squares hardly shows."""
     draw = torch.Generator().manual_seed(seed)
-    known, new = (changed(one, x=torch.randn(NODES, 300, generator=draw)) for one in (world(1), world(2)))
+    known, new = (changed(one, x=torch.randn(NODES, 400, generator=draw)) for one in (world(1), world(2)))
     torch.manual_seed(seed)
-    detector = Detector(GCN(300, 16, 3)).fit(known).calibrate(known)
+    detector = Detector(GCN(400, 16, 3)).fit(known).calibrate(known)
     odd = moved(new, 0.1)[1]
-    return detector, changed(new, x=new.x + 6.5 * odd[:, None] * (torch.arange(300) == 2)), odd
+    return detector, changed(new, x=new.x + 7.0 * odd[:, None] * (torch.arange(400) == 2)), odd
 
 
 @pytest.mark.filterwarnings("ignore:.*nodes are flagged")
