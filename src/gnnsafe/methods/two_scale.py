@@ -47,7 +47,7 @@ BANK = 1000  # training nodes that a node is compared with
 ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
 LIFT = 4.0  # of all nodes of a graph that is odd as a whole
 ROUNDING = 1e-4  # of a distance, relative to it
-FAR = 0.02  # the share of validation nodes whose features are called far off by squares, and by fourth powers
+FAR = (0.02, 0.01)  # the shares of validation nodes whose features are called far off by squares, by fourth powers
 MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
 DEGREES = (DegreeBalance, InDegree, OutDegree)  # which are those of the graph, whoever is heard
 KINDS = ("unlike", "unknown", "surroundings")
@@ -81,8 +81,8 @@ class TwoScale(Method):
     was fitted. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training
     nodes.
 
-    A node whose own features are far off (further than those of 98 in 100 validation nodes, by the sum of squares or of
-    fourth powers) makes all around it look unknown to the model. Where there are many such nodes (one in 200 more than
+    A node whose own features are far off (further than those of 98 in 100 validation nodes by the sum of squares, or of
+    99 by that of fourth powers) makes all around it look unknown to the model. Where there are many such nodes (one in 200 more than
     in the graph that was fitted, and than chance puts there), evidence is read from the model without the edges that
     lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
 
@@ -119,7 +119,7 @@ class TwoScale(Method):
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
     far_off_: Tensor = fitted()
-    """How far the features of 98 in 100 validation nodes are off, at most, by squares and by fourth powers.
+    """How far the features of 98 in 100 validation nodes are off, at most, by squares, and of 99 by fourth powers.
 
     Infinite where none is asked.
     """
@@ -167,7 +167,8 @@ class TwoScale(Method):
         self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
         self.far_off_, self.silencing_ = scores.new_full((2,), torch.inf), torch.zeros_like(degrees[0])
         if self.distance is not None:
-            self.far_off_ = quantiles(self.distance.of_graph(outputs.graph)[held_out], [1 - FAR])[0]
+            sums = self.distance.of_graph(outputs.graph)[held_out]
+            self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal()
         self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
@@ -206,7 +207,7 @@ class TwoScale(Method):
     def with_far(self, share: Tensor, nodes: int) -> TwoScale:
         """The same by the share of a graph's nodes that are far off, and how many nodes it has."""
         new, fewer = copy.copy(self), min(nodes, len(self.known_))
-        usual = max(FAR, float(self.usual_far_))
+        usual = max(*FAR, float(self.usual_far_))
         chance = 2 * math.sqrt(usual * (1 - usual) / fewer)  # two standard errors of such a share
         beyond = share - self.usual_far_
         new.silencing_ = torch.where(beyond > MANY + chance, beyond, 0.0)
