@@ -82,9 +82,9 @@ class TwoScale(Method):
     nodes.
 
     A node whose own features are far off (further than those of 98 in 100 validation nodes by the sum of squares, or of
-    99 by that of fourth powers) makes all around it look unknown to the model. Where there are many such nodes (one in 200 more than
-    in the graph that was fitted, and than chance puts there), evidence is read from the model without the edges that
-    lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
+    99 by that of fourth powers) makes all around it look unknown to the model. Where there are many such nodes (one in
+    200 more than in the graph that was fitted, and than chance puts there), evidence is read from the model without the
+    edges that lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
     nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
@@ -168,7 +168,7 @@ class TwoScale(Method):
         self.far_off_, self.silencing_ = scores.new_full((2,), torch.inf), torch.zeros_like(degrees[0])
         if self.distance is not None:
             sums = self.distance.of_graph(outputs.graph)[held_out]
-            self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal()
+            self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal().clone()
         self.usual_far_ = self.far(outputs.graph).double().mean()
         vars(self).update(vars(self.for_graph(rows)))
         return self
