@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import Condition, get_ident
 from typing import Any
 
@@ -122,12 +123,17 @@ if hasattr(os, "register_at_fork"):  # Windows forks nothing
 def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
     """What layers keep of a graph: one with `cached=True` would answer about any graph with the edges of the first."""
     return {
-        (module, name): value
+        (module, name): values[name]
         for module in modules
         for values in (vars(module), module._buffers)
-        for name, value in values.items()
-        if name.startswith(CACHED)
+        for name in _cached_names(tuple(values))
     }
+
+
+@lru_cache
+def _cached_names(names: tuple[str, ...]) -> list[str]:
+    """Those of what a layer keeps: of a layer's many attributes, looked for once."""
+    return [name for name in names if name.startswith(CACHED)]
 
 
 def _fill(cached: dict[tuple[nn.Module, str], Any], now: dict[tuple[nn.Module, str], Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 import xxhash
 from torch import Tensor, nn
@@ -31,9 +30,9 @@ def entries(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def content(tensor: Tensor) -> Any:
-    """The bytes of a dense tensor as a numpy array, without a copy where it lies in main memory and in one piece."""
+    """What a dense tensor holds as a numpy array in one piece, without a copy where it lies in main memory and in one piece."""
     if tensor.dtype in NUMPY_TYPES and tensor.device.type == "cpu" and tensor.is_contiguous():
-        return tensor.detach().numpy().reshape(-1).view(np.uint8)
+        return tensor.detach().numpy()
     whole = tensor.detach().cpu().contiguous()
     # A tensor of one entry counts as contiguous whatever its stride, and is then no view of bytes.
     return whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).numpy()
@@ -42,8 +41,8 @@ def content(tensor: Tensor) -> Any:
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """128 bits that tell these tensors and their names from others."""
     hashed = xxhash.xxh3_128()
-    for name, tensor in sorted(tensors.items()):
-        for part, stored in entries(tensor).items():
+    for name in sorted(tensors):
+        for part, stored in entries(tensors[name]).items():
             hashed.update(f"{name}{part}".encode())
             hashed.update(content(stored))
     return hashed.hexdigest()

@@ -87,24 +87,23 @@ class Classifier:
         hooked = any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in modules)
         return self.takes_prepared and usual and not hooked
 
-    def numbers(self) -> dict[str, object]:
-        """The model's attributes that are numbers, texts or None, by name; a mode is none of them."""
+    def numbers(self) -> dict[tuple[str, str], object]:
+        """The model's attributes that are numbers, texts or None, by module and name; a mode is none of them."""
         return {
-            f"{path}.{name}": value
+            (path, name): value
             for path, part in self.model.named_modules(prefix="model")
             for name, value in vars(part).copy().items()  # which a forward in another thread may add to
             if isinstance(value, PLAIN_TYPES) and name != "training"
         }
 
-    def changed_numbers(self, before: Mapping[str, object]) -> list[str]:
-        """The names of `numbers` that are not what they were before."""
+    def changed_numbers(self, before: Mapping[tuple[str, str], object]) -> list[tuple[str, str]]:
+        """The places of `numbers` that are not what they were before."""
         parts = {path: vars(part) for path, part in self.model.named_modules(prefix="model")} if before else {}
         changed = []
-        for place, was in before.items():
-            path, _, name = place.rpartition(".")
-            now = parts.get(path, {}).get(name)
-            if (now if isinstance(now, PLAIN_TYPES) else None) != was:
-                changed.append(place)
+        for (path, name), was in before.items():
+            now = parts[path].get(name) if path in parts else None
+            if now is not was and (now if isinstance(now, PLAIN_TYPES) else None) != was:
+                changed.append((path, name))
         return changed
 
     def settings(self) -> list[object]:

@@ -70,7 +70,8 @@ def _unwritten(classifier: Classifier, graph: PreparedGraph) -> Outputs:
         outputs = classifier(graph)
     finally:
         for name, part, before in held:
-            if not np.array_equal(content(part), content(before)):
+            now, then = (content(one).reshape(-1).view(np.uint8) for one in (part, before))  # NaN is what it was, too
+            if not np.array_equal(now, then):
                 written.append(name)
                 part.copy_(before)
     require(not written, "model", f"leave data.{', data.'.join(written)} as it is", *WRITTEN)

@@ -263,11 +263,11 @@ def _summed(values: Tensor, edges: Edges, steps: int, alpha: float, isolated: Is
     """The same without a matrix, by sums along the edges in double precision."""
     tiles = Tiles(edges.index.numpy(), edges.num_nodes)
     degrees = torch.from_numpy(tiles.degrees())
-    alone, count = degrees == 0, degrees.clamp(min=1)
-    result = values.detach().double()
+    alone = degrees == 0 if isolated == "keep" else None
+    result, count = values.detach().double(), degrees.clamp_(min=1).double()
     for _ in range(steps):
         mean = torch.from_numpy(tiles.sums(result.numpy())).div_(count)
-        if isolated == "keep":
+        if alone is not None:
             mean = torch.where(alone, result, mean)
         result = torch.lerp(mean, result, alpha)
     return result.to(values.dtype)

@@ -7,6 +7,7 @@ the labels' own scores.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,8 @@ __all__ = [
 
 TINY = torch.finfo(torch.float32).tiny
 ROWS = 2**14  # at once: what logsumexp makes on its way then stays in the cache
+NUMPY_TYPES = (torch.float32, torch.float64)  # that numpy has, too
+FEW = 16  # classes, along which torch sums one row after the other, and numpy all rows at once
 
 
 def check_temperature(temperature: float) -> None:
@@ -73,7 +76,7 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     check_temperature(temperature)
     temperature = float(temperature)  # torch takes no integer of more than 64 bits
     rows = torch.split(_heads(logits, task), ROWS)
-    parts = [torch.logsumexp(part if temperature == 1 else part.double() / temperature, dim=-1) for part in rows]
+    parts = [_logsumexp(part if temperature == 1 else part.double() / temperature) for part in rows]
     free = parts[0] if len(parts) == 1 else torch.cat(parts)
     free = free if task == "multiclass" else free.sum(dim=1, dtype=torch.float64)
     return saturated(-temperature * free, logits.dtype)
@@ -182,6 +185,25 @@ def saturated(scores: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         return scores
     limits = torch.finfo(dtype)
     return scores.clamp(limits.min, limits.max).to(dtype)
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """log Σ_c exp(z_c) of finite logits along the last dimension: torch's, or by numpy where that is faster.
+
+    >>> _logsumexp(torch.tensor([[0.0, 0.0], [3e38, -3e38]])).tolist()
+    [0.6931..., 3.0000...e+38]
+    """
+    many = logits.dim() > 2 or logits.shape[1] > FEW
+    if many or logits.requires_grad or logits.device.type != "cpu" or logits.dtype not in NUMPY_TYPES:
+        return torch.logsumexp(logits, dim=-1)
+    classes = logits.numpy().T.copy()  # in which all is done: memory that was not touched lately costs more than numbers
+    largest = classes.max(axis=0)
+    with np.errstate(over="ignore"):  # a difference beyond the range of numbers has the exponential 0
+        classes -= largest
+    total = np.exp(classes, out=classes).sum(axis=0)
+    np.log(total, out=total)
+    total += largest
+    return torch.from_numpy(total)
 
 
 def _heads(logits: Tensor, task: Task) -> Tensor:

@@ -36,7 +36,7 @@ __all__ = [
 
 SPARSE_BELOW = 0.1  # density below which a CSR product beats the dense one on a CPU
 SUM = 0  # torch's number of that mode of an embedding bag
-BAG_COLUMNS = 8  # from which on an embedding bag is 1.2 to 4 times as fast as MKL's CSR product
+BAG_COLUMNS = 4  # from which on an embedding bag is 1.2 to 4 times as fast as MKL's CSR product
 SAMPLE = 2**17  # entries of dense features of which their density is known well enough
 BLOCK = 2**22  # entries of dense features that a thread looks through at once: with fewer, threads wait for each other
 CSR_DEVICES = ("cpu", "cuda")  # that have products with CSR matrices

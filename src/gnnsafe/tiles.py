@@ -73,7 +73,8 @@ class Tiles:
         """How many edges point to each node."""
         if self.rows > 1:
             return self.sums(np.ones(self.num_nodes))
-        return sum(np.bincount(part.target, minlength=self.num_nodes) for part in self.parts)
+        first, *others = (np.bincount(part.target, minlength=self.num_nodes) for part in self.parts)
+        return sum(others, first)
 
     def _add_row(self, parts: list[Grouped], row: int, values: Any, totals: Any) -> Any:
         ones = np.ones(min(BLOCK, max(len(part.source) for part in parts)), dtype=values.dtype)

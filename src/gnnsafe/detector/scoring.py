@@ -72,7 +72,7 @@ class Scorer:
         self.class_names_: tuple[Any, ...] | None = None
         self.classes_: TrainingClasses | None = None
         self.weights_: str | None = None  # the model's, as a digest
-        self.numbers_: dict[str, object] = {}  # its attributes, except for those that change at each call
+        self.numbers_: dict[tuple[str, str], object] = {}  # its attributes, except for those that change at each call
         self.passed_: tuple[str, ...] | None = None  # what of the graph its forward takes besides x and edge_index
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
@@ -162,7 +162,7 @@ class Scorer:
         settings = None if self.classifier is None else self.classifier.settings()
         return graph.versions(), self.scaling, self.undirected, settings
 
-    def _numbers(self) -> dict[str, object]:
+    def _numbers(self) -> dict[tuple[str, str], object]:
         return {} if self.classifier is None else self.classifier.numbers()
 
     def _same(self, graph: PreparedGraph, data: Any) -> bool:
@@ -232,8 +232,8 @@ class Scorer:
         rule = "have the weights that the detector was fitted with"
         require(known, "model", rule, "others", REFIT)
         changed = [] if self.classifier is None else self.classifier.changed_numbers(self.numbers_)
-        for name in (name for name in changed if not name.rpartition(".")[2].startswith("_")):
-            text = f"{name} is another than when the detector was fitted; if the model's answers depend on it, {REFIT}"
+        for place in (f"{path}.{name}" for path, name in changed if not name.startswith("_")):
+            text = f"{place} is another than when the detector was fitted; if the model's answers depend on it, {REFIT}"
             warnings.warn(text, ModelWarning, stacklevel=5)  # where a score is asked for
 
     def calibrated(self) -> Calibration:

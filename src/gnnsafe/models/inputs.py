@@ -28,7 +28,6 @@ from gnnsafe.sparse import Matrix, Sparse, density, scipy_csr
 __all__ = ["ConvolutionInputs", "Kind", "check_fits", "convolution_inputs", "product"]
 
 SAMPLED_ROWS = 1000
-FEWEST_COLUMNS = 16  # fewer cost BLAS more
 BAG_BELOW = 0.5  # density below which a product with sparse X beats that with dense ÂX, though not the backward pass
 LINE = 16  # float32 in a line of the cache; products are faster where every row begins with one
 WORTH_ALIGNING = 8 * LINE  # columns from which on that takes hardly more memory
@@ -41,8 +40,8 @@ Kind = Literal["convolution", "mean", "sum"]
 def product(features: Features, weight: Tensor) -> Tensor:
     """X W."""
     if isinstance(features, Tensor) and features.layout == torch.strided:
-        if (columns := weight.shape[1]) < FEWEST_COLUMNS and not torch.is_grad_enabled():
-            return (features @ F.pad(weight, (0, FEWEST_COLUMNS - columns)))[:, :columns].contiguous()
+        if LINE // 2 < (columns := weight.shape[1]) < LINE and not torch.is_grad_enabled():  # which cost BLAS more
+            return (features @ F.pad(weight, (0, LINE - columns)))[:, :columns].contiguous()
         return F.linear(features, weight.T.contiguous())  # BLAS wants few columns as rows, forward and backward
     return features @ weight
 
