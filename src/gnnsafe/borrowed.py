@@ -126,7 +126,7 @@ def _cached(modules: Sequence[nn.Module]) -> dict[tuple[nn.Module, str], Any]:
         (module, name): values[name]
         for module in modules
         for values in (vars(module), module._buffers)
-        for name in _cached_names(tuple(values))
+        for name in _cached_names(tuple(values.keys()))  # a dict, or what TorchScript has instead
     }
 
 

@@ -30,7 +30,7 @@ def entries(tensor: Tensor) -> dict[str, Tensor]:
 
 
 def content(tensor: Tensor) -> Any:
-    """What a dense tensor holds as a numpy array in one piece, without a copy where it lies in main memory and in one piece."""
+    """What a dense tensor holds, in one piece, as a numpy array: without a copy where it lies so in main memory."""
     if tensor.dtype in NUMPY_TYPES and tensor.device.type == "cpu" and tensor.is_contiguous():
         return tensor.detach().numpy()
     whole = tensor.detach().cpu().contiguous()

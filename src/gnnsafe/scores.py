@@ -75,7 +75,8 @@ def energy(logits: Tensor, *, temperature: float = 1.0, task: Task = "multiclass
     """
     check_temperature(temperature)
     temperature = float(temperature)  # torch takes no integer of more than 64 bits
-    rows = torch.split(_heads(logits, task), ROWS)
+    heads = _heads(logits, task)
+    rows = [heads] if len(heads) <= ROWS else torch.split(heads, ROWS)
     parts = [_logsumexp(part if temperature == 1 else part.double() / temperature) for part in rows]
     free = parts[0] if len(parts) == 1 else torch.cat(parts)
     free = free if task == "multiclass" else free.sum(dim=1, dtype=torch.float64)
@@ -196,7 +197,7 @@ def _logsumexp(logits: Tensor) -> Tensor:
     many = logits.dim() > 2 or logits.shape[1] > FEW
     if many or logits.requires_grad or logits.device.type != "cpu" or logits.dtype not in NUMPY_TYPES:
         return torch.logsumexp(logits, dim=-1)
-    classes = logits.numpy().T.copy()  # in which all is done: memory that was not touched lately costs more than numbers
+    classes = logits.numpy().T.copy()  # in which all is done: new memory costs more than numbers do
     largest = classes.max(axis=0)
     with np.errstate(over="ignore"):  # a difference beyond the range of numbers has the exponential 0
         classes -= largest
