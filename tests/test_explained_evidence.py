@@ -71,6 +71,7 @@ def test_addends_by_hand():
         "lift": 0.0,
         "shift": 1.0,
         "around": 0.0,
+        "explained": 0.0,
         "rarity": pytest.approx(math.log(3) + z - 0.5),
         "compared": pytest.approx(math.log(3) + z - 1.5),
         "silencing": 1.0,
@@ -86,8 +87,8 @@ def test_addends_by_hand():
 
 def test_words_about_a_graph():
     half = graph_in_words(
-        regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, around=-1.5, rarity=2.0, compared=1.25,
-        silencing=1.0,
+        regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, around=-1.5, explained=0.75, rarity=2.0,
+        compared=1.25, silencing=1.0,
     )  # fmt: skip
     assert half == (
         "Together that is as rare as one ID node in 7 (-log p = 2).",
@@ -95,11 +96,12 @@ def test_words_about_a_graph():
         "which as a whole is half odd (openness 0.50): surroundings count in part (w = 1.12 of 2).",
         "Many nodes have features that are far off: their neighbours are judged without them.",
         "p-values compare 1.25: without what its surroundings say (-1.50) and without the 2.00 that the graph adds "
-        "to every score and without 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes.",
+        "to every score and without 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes and "
+        "without 0.75 of it, which in-neighbours that are odd themselves may explain.",
     )
     odd = graph_in_words(
-        regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, rarity=1e30, compared=1e30,
-        silencing=0.0,
+        regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, explained=0.0, rarity=1e30,
+        compared=1e30, silencing=0.0,
     )  # fmt: skip
     assert odd[0] == "Together that is as rare as one ID node in 1e+304 (-log p = 1e+30)."
     assert odd[1] == (
@@ -107,8 +109,8 @@ def test_words_about_a_graph():
         "surroundings count much (w = 2.00 of 2)."
     )
     usual = graph_in_words(
-        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, around=0.0, rarity=-1.0, compared=-1.0,
-        silencing=0.0,
+        regions=0.0, surroundings=0.25, openness=0.0, lift=0.0, shift=0.0, around=0.0, explained=0.0, rarity=-1.0,
+        compared=-1.0, silencing=0.0,
     )  # fmt: skip
     assert len(usual) == 2
     assert usual[0] == "Together that is as rare as one ID node in 1 (-log p = -1)."

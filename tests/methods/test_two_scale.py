@@ -29,6 +29,7 @@ from gnnsafe.methods import (
     Energy,
     FeatureDistance,
     FeatureNorm,
+    GNNSafe,
     Method,
     OutOfPlace,
     Propagated,
@@ -36,8 +37,9 @@ from gnnsafe.methods import (
 )
 from gnnsafe.methods.evidence import Compared, continued_rarity, degree_bounds, rarity
 from gnnsafe.methods.spread import spread_of
-from gnnsafe.methods.weighing import Weights, added, excess, none_left, usual_shares
+from gnnsafe.methods.weighing import Weights, added, excess, explaining, none_left, usual_shares
 from gnnsafe.models import GCN, MLP
+from gnnsafe.propagation import diffused
 from gnnsafe.sparse import Sparse
 
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 1]])  # 1 hears 0 and 2, 2 hears 1, 0 has no in-neighbours
@@ -211,7 +213,7 @@ def test_what_opens_a_graph():
 
 def test_what_trouble_has_added_by_hand():
     def found(regions: float, unlike: float, unknown: float) -> Weights:
-        return Weights(torch.ones(1), *(torch.tensor(value).double() for value in (regions, unlike, unknown)))
+        return Weights(torch.ones(1), *(torch.tensor(value).double() for value in (regions, unlike, unknown, 0.0)))
 
     def shift(weights: Weights, values: torch.Tensor) -> float:
         spread = spread_of(values)
@@ -344,9 +346,9 @@ def test_p_values_compare_nodes_under_the_same_weights(detector, blocks):
     p = detector.p_values(other)
     method = detector.method
     assert 0.2 < float(method.openness_) < 0.9
-    rows = method.rows(detector.outputs(other))
+    rows, around = method.rows(detector.outputs(other)), method.scored(detector.outputs(other)).around
     torch.testing.assert_close(
-        p, conformal_p_values(method.decided(rows) - method.shift_, method.decided(method.known_))
+        p, conformal_p_values(method.decided(rows, around) - method.shift_, method.decided(method.known_))
     )
     rarities = continued_rarity(method.weighted(rows), method.weighted(method.known_))
     lifted = detector.score(other).double() - rarities
@@ -363,6 +365,65 @@ def test_p_values_go_by_own_evidence_unless_no_usual_node_is_left(detector, bloc
     torch.testing.assert_close(seen.comparable(louder), seen.comparable(usual))
     odd = method.for_graph(torch.full_like(usual, 9.0))
     torch.testing.assert_close(odd.deciding_, odd.weights_, rtol=1e-5, atol=1e-5)
+
+
+def test_odder_in_neighbours_explain_evidence_by_hand():
+    """Node 0 points to 1 and 2, and 3 to 0; z' is 8, 4, 0.5 and 0.5, and nine in ten validation nodes lie below 0.9."""
+    method = TwoScale(unlike=(OutOfPlace(), FeatureDistance()), unknown=(Energy(),), surroundings=(GNNSafe(),))
+    method.known_ = torch.stack([torch.arange(11) / 10, *[torch.zeros(11)] * 3], dim=1).double()  # 0, 0.1, …, 1
+    method.known_[:, 0] -= 0.5  # whose mean is 0
+    method.deciding_ = torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
+    method.shift_ = torch.tensor(0.5).double()  # so that e = max(0, z' − 0.5 − 0.4)
+    rows = torch.tensor([[8.0, 0, 0, 0], [2.0, 1.0, 1.0, 9.0], [0.5, 0, 0, 9.0], [1.0, 0, -0.5, 0]]).double()
+    edges = torch.tensor([[0, 0, 3], [1, 2, 0]])
+    method.explaining_ = torch.tensor(0.0).double()
+    assert method.told(rows) is None
+    method.explaining_ = torch.tensor(0.8).double()
+    told = method.told(rows)
+    assert told.tolist() == pytest.approx([7.1, 3.1, 0.0, 0.0])
+    around = diffused(told, edges, steps=1, alpha=0.0, isolated="decay")
+    assert around.tolist() == pytest.approx([0.0, 7.1, 7.1, 0.0])
+    h = 0.8 * 0.75 * 7.1**2 / (7.1**2 + 3.1**2)  # of what reads neighbours: not of the node's own features
+    expected = [8.0, (2 + 1) * (1 - h) + 1, 0.5 * (1 - 0.8 * 0.75), 0.5]
+    assert method.decided(rows, around).tolist() == pytest.approx(expected)
+
+
+def test_scattered_nodes_explain_their_neighbours_and_regions_do_not():
+    some = torch.tensor([0.05, 0.0, 0.02, 0.01]).double()  # x = 0.05
+    first = torch.tensor([True, False, False, False])
+    found, zero = Weights.of(some, 2, 1, first, NONE), torch.tensor(0.0).double()
+    assert float(explaining(found, zero, NONE)) == pytest.approx(0.05 / 0.055)
+    assert float(explaining(found, zero + 1, NONE)) == 0.0  # no usual node is left
+    assert float(explaining(found, zero, torch.tensor(0.1))) == 0.0  # far nodes are not heard
+    calm = Weights.of(torch.zeros(4).double(), 2, 1, first, NONE)
+    assert float(explaining(calm, zero, NONE)) == 0.0
+
+
+def test_id_nodes_that_only_hear_a_planted_node_are_flagged_less_often():
+    """Hubs with another class's features among leaves that hear nobody else."""
+    data = block_graph(num_nodes=900, seed=3)
+    hubs = torch.arange(0, 900, 15)
+    alone = torch.cat([hubs + step for step in (3, 6, 9, 12)])  # of the same class
+    keep = ~torch.isin(data.edge_index, alone).any(dim=0)
+    links = torch.stack([hubs.repeat(4), alone])
+    data.edge_index = torch.cat([data.edge_index[:, keep], links, links.flip(0)], dim=1)
+    torch.manual_seed(0)
+    model = GCN(8, 16, 3)
+    gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=50)
+    detector = Detector(model).fit(data).calibrate(data)
+    other = data.clone()
+    other.x = data.x.clone()
+    other.x[hubs] = data.x[hubs + 1]
+    method, outputs = detector.method, detector.outputs(other)
+    scored = method.scored(outputs)
+    calibration = detector.calibration_
+    assert float(scored.method.explaining_) > 0.3
+    without = calibration.p_values(scored.method.comparable(scored.rows))
+    p = calibration.p_values(scored.compared)
+    assert (p >= without).all()
+    before, after = (float((one[alone] <= 0.1).double().mean()) for one in (without, p))
+    assert after < before
+    torch.testing.assert_close(p[hubs], without[hubs])  # leaves are less odd than their hub
 
 
 def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, blocks):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gnnsafe.calibration import Calibration
 from gnnsafe.engines.engine import Block, Column, Engine, Step
+from gnnsafe.engines.formulas import mean
 from gnnsafe.engines.parts import part
 from gnnsafe.engines.quantiles import order_statistics
 from gnnsafe.engines.stages import Stage
@@ -24,7 +25,7 @@ from gnnsafe.methods.weighing import counted
 
 __all__ = ["evidence", "weighed"]
 
-NUMBER = "number"
+NUMBER, EVIDENCE = "number", "evidence"  # columns
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,11 @@ def weighed(
         return TableSpread(engine, name, engine.rows(f"SELECT count(*) FROM {name}")[0][0])
 
     seen = method.for_counts(counts, spread)
-    makes = {"score": Column(1), "p_value": Column(1, "float64")}
-    return engine.after(table, Step(partial(_decided, seen, calibration), makes, tuple(beside)))
+    makes, telling = {"score": Column(1), "p_value": Column(1, "float64")}, bool(seen.explaining_ > 0)
+    if telling:
+        rows = {"value": Column(1, "float64"), EVIDENCE: Column(len(method.parts()), "float64")}
+        table = engine.after(table, Step(partial(_told, seen), rows, tuple(beside)))
+    return engine.after(table, Step(partial(_decided, seen, calibration), makes, tuple(beside), aggregates=telling))
 
 
 def _evidence(method: TwoScale, names: Sequence[str], block: Block) -> dict[str, Tensor]:
@@ -92,7 +96,16 @@ def _numbers(numbers: Callable[[Tensor], Tensor], block: Block) -> dict[str, Ten
     return {NUMBER: numbers(block["value"])[:, None]}
 
 
+def _told(method: TwoScale, block: Block) -> dict[str, Tensor]:
+    odd = method.told(block["value"])
+    assert odd is not None  # it is a step only where something is told
+    return {"value": odd[:, None], EVIDENCE: block["value"]}
+
+
 def _decided(method: TwoScale, calibration: Calibration, block: Block) -> dict[str, Tensor]:
-    scores, compared = method.weighed(block["value"]), method.comparable(block["value"])
+    rows, around = block["value"], None
+    if EVIDENCE in block:
+        rows, around = block[EVIDENCE], mean(block, "decay")[:, 0]
+    scores, compared = method.weighed(rows), method.comparable(rows, around)
     classes = None if calibration.classes is None else block["predicted"][:, 0]
     return {"score": scores[:, None], "p_value": calibration.p_values(compared, classes)[:, None]}

@@ -39,7 +39,7 @@ def explain(
     """
     scored = scored_part(method, outputs) if part else method.scored(outputs)
     method, edges, compared = scored.method, outputs.graph.edges, scored.compared.cpu()
-    reasons = method.reasons(scored.rows[node])
+    reasons = method.reasons(scored.rows[node], None if scored.around is None else scored.around[node])
     pieces = evidence(method.parts(), reasons.addends, method.heard(outputs), node)
     own = method.weighed(scored.rows).float()
     whole = shares(own, method.propagation, edges, node)

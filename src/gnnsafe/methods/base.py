@@ -171,14 +171,26 @@ class Method(metaclass=PlainNumbers):
         """
         return rows
 
-    def comparable(self, rows: Tensor) -> Tensor | None:
-        """The same on a scale on which ID nodes of any graph are alike: what p-values compare.
-
-        In one graph it orders nodes as the base scores do. None unless a method weighs evidence by the graph: then
-        p-values compare the scores.
+    def told(self, rows: Tensor) -> Tensor | None:
+        """What nodes tell those that they point to, one number each: `comparable` hears the mean over in-neighbours.
 
         Args:
             rows: What `rows` gave.
+
+        Returns:
+            A number for each of them, or None where nothing is told.
+        """
+        return None
+
+    def comparable(self, rows: Tensor, around: Tensor | None = None) -> Tensor | None:
+        """The same on a scale on which ID nodes of any graph are alike: what p-values compare.
+
+        None unless a method weighs evidence by the graph: then p-values compare the scores.
+
+        Args:
+            rows: What `rows` gave.
+            around: For each of them the mean of what its in-neighbours `told`, 0 where it has none; None where nothing
+                was told.
 
         Returns:
             A number for each of them, higher = more out-of-distribution, or None.
@@ -214,11 +226,12 @@ class Method(metaclass=PlainNumbers):
         """
         return ("score",)
 
-    def reasons(self, row: Tensor) -> Reasons:
+    def reasons(self, row: Tensor, around: Tensor | None = None) -> Reasons:
         """Why a node has its base score, by its row: for a method that weighs evidence, what each of its parts adds.
 
         Args:
             row: That of one node, from `rows`.
+            around: The mean of what its in-neighbours `told`; None where nothing was told.
 
         Returns:
             What each part adds, in numbers and in words.

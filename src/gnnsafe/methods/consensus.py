@@ -82,7 +82,7 @@ class Consensus(Method):
         """Their sum."""
         return rows.sum(dim=1).float()
 
-    def reasons(self, row: Tensor) -> Reasons:
+    def reasons(self, row: Tensor, around: Tensor | None = None) -> Reasons:
         """Every method adds its own."""
         return Reasons(tuple(Addend(math.exp(-value), 1.0, value) for value in row.tolist()))
 

@@ -66,13 +66,15 @@ def graph_in_words(
     lift: float,
     shift: float,
     around: float,
+    explained: float,
     rarity: float,
     compared: float,
     silencing: float,
 ) -> tuple[str, ...]:
     """How rare a node's evidence is, where odd nodes stand, how odd the graph is, and what p-values leave out of it.
 
-    That is what surroundings added (`around`), the lift, and the shift δ. Nodes that are far off may not be heard.
+    That is what surroundings added (`around`), the lift, the shift δ, and what odder in-neighbours may explain. Nodes
+    that are far off may not be heard.
     """
     together = (
         "Odd nodes are unlike their neighbours",
@@ -85,6 +87,7 @@ def graph_in_words(
     without = [f"what its surroundings say ({around:+.2f})"] * (abs(around) >= TOLD)
     without += [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
     without += [f"{shift:.2f} of its evidence, by which usual nodes of this graph lie above ID nodes"] * (shift >= TOLD)
+    without += [f"{explained:.2f} of it, which in-neighbours that are odd themselves may explain"] * (explained >= TOLD)
     return (
         f"Together that is as rare as one ID node in {how_rare} (-log p = {rarity:.4g}).",
         f"{_by(regions, together)} in this graph (t = {regions:.2f}), "

@@ -14,7 +14,7 @@ from gnnsafe.edges import Edges
 from gnnsafe.errors import require
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import Outputs
-from gnnsafe.propagation import Propagation
+from gnnsafe.propagation import Propagation, diffused
 
 if TYPE_CHECKING:
     from gnnsafe.methods.base import Method
@@ -36,15 +36,19 @@ class Scored(NamedTuple):
     """What it knows of each node."""
     watched: Tensor
     """What is watched over many graphs, [nodes, scores]: see `Method.watched`."""
+    around: Tensor | None = None
+    """The mean of what each node's in-neighbours told, where they told anything: see `Method.told`."""
 
 
 def scored_rows(method: Method, rows: Tensor, edges: Edges, num_nodes: int) -> Scored:
     """The scores of a graph, or of a part of the one that was seen last, by what the method knows of each node."""
     compared = scores = _propagated(method, method.weighed(rows), edges, num_nodes)
-    comparable, watched = method.comparable(rows), method.watched(rows)
+    told, watched = method.told(rows), method.watched(rows)
+    around = None if told is None else diffused(told.float(), edges, steps=1, alpha=0.0, isolated="decay")
+    comparable = method.comparable(rows, around)
     if comparable is not None:
         compared = _propagated(method, comparable, edges, num_nodes)
-    return Scored(scores, compared, method, rows, compared[:, None] if watched is None else watched)
+    return Scored(scores, compared, method, rows, compared[:, None] if watched is None else watched, around)
 
 
 def rows_of(method: Method, outputs: Outputs) -> Tensor:

@@ -33,7 +33,10 @@ from gnnsafe.methods.weighing import (
     added,
     counted,
     counted_excess,
+    explained,
+    explaining,
     none_left,
+    oddness,
     surroundings_weight,
     usual_shares,
 )
@@ -87,11 +90,12 @@ class TwoScale(Method):
     edges that lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
-    nodes beside OOD nodes share their surroundings, unless the graph has no usual node left. Weights are the same for
-    all nodes of a graph; a graph that is scored as a whole leaves its weights behind, by which parts of it are scored
-    (`score_new`). The model runs twice, once with every node alone, and once more where edges are left out. Where no
-    embedding is known, logits stand for it. Own evidence that reads neighbours says nothing of a node without
-    in-neighbours.
+    nodes beside OOD nodes share their surroundings, unless the graph has no usual node left; and where odd nodes are
+    scattered, by less of it the odder a node's in-neighbours are than the node itself: they may be the reason why it
+    is unlike them. Weights are the same for all nodes of a graph; a graph that is scored as a whole leaves its weights
+    behind, by which parts of it are scored (`score_new`). The model runs twice, once with every node alone, and once
+    more where edges are left out. Where no embedding is known, logits stand for it. Own evidence that reads neighbours
+    says nothing of a node without in-neighbours.
 
     Args:
         unlike: Methods that say how unlike its neighbours a node is.
@@ -118,6 +122,8 @@ class TwoScale(Method):
     regions_: Tensor = fitted()
     openness_: Tensor = fitted()
     shift_: Tensor = fitted()
+    explaining_: Tensor = fitted()
+    """How far odd in-neighbours may be the reason why nodes are odd, 0 to 1, in the graph that was seen last."""
     far_off_: Tensor = fitted()
     """How far the features of 98 in 100 validation nodes are off, at most, by squares, and of 99 by fourth powers.
 
@@ -142,9 +148,11 @@ class TwoScale(Method):
 
     @property
     def base_reach(self) -> int | None:
-        """That of the part that reaches furthest, and one hop for degrees, which change where a node is not heard."""
+        """That of the part that reaches furthest, one hop for how odd in-neighbours are, which p-values ask, and one
+        for degrees, which change where a node is not heard.
+        """
         reaches = [method.reach_within() for method in self.parts()]
-        known = max(1, *(reach for reach in reaches if reach is not None))
+        known = max(1, *(reach for reach in reaches if reach is not None)) + 1
         return None if None in reaches else known + (self.distance is not None)
 
     def parts(self) -> tuple[Method, ...]:
@@ -243,6 +251,7 @@ class TwoScale(Method):
         left = none_left(found, spread(alone.decided), alone.decided(self.known_))
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
         new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
+        new.explaining_ = explaining(found, left, self.silencing_)
         return new
 
     def scatters(self) -> list[bool]:
@@ -258,17 +267,29 @@ class TwoScale(Method):
         """−log p(z) + 4 o, p among the validation nodes' z by the same weights."""
         return saturated(self._rarity(self.weighted(rows)) + LIFT * self.openness_)
 
-    def comparable(self, rows: Tensor) -> Tensor:
-        """−log p(z' − δ), p among the validation nodes' z'."""
-        return saturated(continued_rarity(self.decided(rows) - self.shift_, self.decided(self.known_)))
+    def told(self, rows: Tensor) -> Tensor | None:
+        """e: how odd nodes are by what p-values go by; None where that explains nothing."""
+        return self._oddness(rows) if bool(self.explaining_ > 0) else None
+
+    def comparable(self, rows: Tensor, around: Tensor | None = None) -> Tensor:
+        """−log p(z' − δ), p among the validation nodes' z', of which nothing is left to in-neighbours to explain."""
+        return saturated(continued_rarity(self.decided(rows, around) - self.shift_, self.decided(self.known_)))
 
     def weighted(self, rows: Tensor) -> Tensor:
         """z = Σ weight · (E − Ē), one number per node; E = Ē where evidence says nothing."""
         return self._centred(rows) @ self.weights_
 
-    def decided(self, rows: Tensor) -> Tensor:
-        """z', the same by the weights that p-values go by."""
-        return self._centred(rows) @ self.deciding_
+    def decided(self, rows: Tensor, around: Tensor | None = None) -> Tensor:
+        """z', the same by the weights that p-values go by, less what in-neighbours explain whose mean e is `around`."""
+        centred = self._centred(rows)
+        if around is not None:
+            share = self.explaining_ * explained(self._oddness(rows), around.to(centred))
+            alone = (*DEGREES, FeatureDistance)
+            reading = [not isinstance(one, alone) for one in (*self.unlike, *self.unknown)]
+            reading += [False] * len(self.surroundings)
+            less = torch.tensor(reading, device=rows.device) & (centred > 0)
+            centred = torch.where(less, centred * (1 - share[:, None]), centred)
+        return centred @ self.deciding_
 
     def watched(self, rows: Tensor) -> Tensor:
         """Own evidence: Σ (E − Ē) without weights, then each E.
@@ -288,8 +309,9 @@ class TwoScale(Method):
         """In the same order."""
         return ("own evidence", *(method.says for method in (*self.unlike, *self.unknown)))
 
-    def reasons(self, row: Tensor) -> Reasons:
+    def reasons(self, row: Tensor, around: Tensor | None = None) -> Reasons:
         """What each E of a node adds to z, and what the graph that was seen last made of z."""
+        heard = None if around is None else around[None]
         figures = {
             "regions": float(self.regions_),
             "surroundings": float(surroundings_weight(self.regions_, self.openness_)),
@@ -297,8 +319,9 @@ class TwoScale(Method):
             "lift": LIFT * float(self.openness_),
             "shift": float(self.shift_),
             "around": float(self.weighted(row[None]) - self.decided(row[None])),
+            "explained": float(self.decided(row[None]) - self.decided(row[None], heard)),
             "rarity": float(self._rarity(self.weighted(row[None]))),
-            "compared": float(self.comparable(row[None])),
+            "compared": float(self.comparable(row[None], heard)),
             "silencing": float(self.silencing_ > 0),
         }
         return Reasons(centred_addends(row, self.known_, self.weights_), graph_in_words(**figures), figures)
@@ -311,6 +334,9 @@ class TwoScale(Method):
     def base_scores(self, outputs: Outputs) -> Tensor:
         """By the weights of the graph that was seen last."""
         return self.weighed(self.rows(outputs))
+
+    def _oddness(self, rows: Tensor) -> Tensor:
+        return oddness(self.decided(rows), self.decided(self.known_), self.shift_)
 
     def _centred(self, rows: Tensor) -> Tensor:
         return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0)

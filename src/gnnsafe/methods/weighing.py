@@ -27,14 +27,17 @@ score = −log p(z) + 4 o, p among the calibration nodes' z by the same weights,
 p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own evidence alone decides unless g, the larger of
     a and b sigmoid((0.1 − s) / 0.01), says that hardly a usual node is left, s the share of nodes whose own evidence (z
     with w = 0) is below the calibration nodes' median: ½ in a graph as it was; δ = (1 − g) max(0, Q − the calibration
-    nodes' Q), Q the quantile ½ − ¼ t of z'.
+    nodes' Q), Q the quantile ½ − ¼ t of z';
+in z' evidence above its mean, of what reads neighbours, counts 1 − k ¾ A² / (A² + e²) times: e = max(0, z' − δ − the
+    calibration nodes' quantile 0.9) is how odd the node is, A the mean e of its in-neighbours, who may be the reason,
+    k = (1 − g) x / (0.005 + x), and 0 where far nodes are not heard.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
 say counts little where odd nodes are scattered, and most where they stand together (where it does not matter whether a
 node is unlike its neighbours) or the graph as a whole is odd, which also lifts all its nodes by 4 o. p-values say how a
 node stands among ID nodes under the same weights, without that lift. Unless no usual node is left in the graph they are
-also without what surroundings say, which ID nodes beside OOD nodes share with them, and without what the graph's usual
-nodes say that trouble beside them has added to all (δ).
+also without what surroundings say, which ID nodes beside OOD nodes share with them, without what the graph's usual
+nodes say that trouble beside them has added to all (δ), and without much of what odder in-neighbours may explain.
 """
 
 from __future__ import annotations
@@ -53,7 +56,10 @@ __all__ = [
     "counted",
     "counted_excess",
     "excess",
+    "explained",
+    "explaining",
     "none_left",
+    "oddness",
     "surroundings_weight",
     "usual_shares",
 ]
@@ -63,6 +69,7 @@ FLOOR = 0.005  # what evidence without any excess counts for
 LEAST, MOST = 0.25, 2.0  # what surroundings count for
 UNLIKE, UNKNOWN = (0.48, 0.03), (0.25, 0.05)  # the excess at which a graph is half odd, and the width of that step
 EXPLAINED = 4  # times the excess that asks no model: so much of unknown nodes may be due to scattered ones
+MOST_EXPLAINED = 0.75  # of evidence against a node, by in-neighbours that are far odder than it is
 USUAL = (0.1, 0.01)  # the share of usual nodes at which a graph is half odd throughout, and the width of that step
 
 
@@ -117,6 +124,8 @@ class Weights(NamedTuple):
     """a: how far all nodes are unlike their neighbours."""
     unknown: Tensor
     """b: how far all nodes are unknown."""
+    scattered: Tensor
+    """x."""
 
     @classmethod
     def of(cls, q: Tensor, unlike: int, unknown: int, scatters: Tensor, far: Tensor) -> Weights:
@@ -137,7 +146,7 @@ class Weights(NamedTuple):
         odd = torch.sigmoid((_largest(first) - UNLIKE[0]) / UNLIKE[1])
         strange = torch.sigmoid((unexplained - UNKNOWN[0]) / UNKNOWN[1])
         w = surroundings_weight(t, torch.maximum(odd, strange))
-        return cls(torch.cat([own_weights, w * v]), t, odd, strange)
+        return cls(torch.cat([own_weights, w * v]), t, odd, strange, scattered)
 
     @property
     def openness(self) -> Tensor:
@@ -163,6 +172,27 @@ def added(weights: Weights, left: Tensor, values: Spread, known: Tensor) -> Tens
         return known.new_zeros(())
     share = 0.5 - 0.25 * float(weights.regions)
     return (1 - left) * max(0.0, values.quantile(share) - spread_of(known).quantile(share))
+
+
+def explaining(weights: Weights, left: Tensor, far: Tensor) -> Tensor:
+    """k: how far odd in-neighbours may be the reason why nodes are odd; `far` is the share of nodes not heard."""
+    return torch.where(far > 0, 0.0, (1 - left) * weights.scattered / (FLOOR + weights.scattered))
+
+
+def oddness(values: Tensor, known: Tensor, shift: Tensor) -> Tensor:
+    """e: how far nodes' z' lies beyond δ and nine in ten of those `known`."""
+    return (values - shift - spread_of(known).quantile(1 - RARE)).clamp(min=0)
+
+
+def explained(own: Tensor, around: Tensor) -> Tensor:
+    """¾ A² / (A² + e²) of a node's e and its in-neighbours' mean, A: the share of evidence that these may explain.
+
+    >>> explained(torch.tensor([0.0, 1.0, 1.0]), torch.tensor([0.0, 1.0, 2.0])).tolist()
+    [0.0, 0.375, 0.6000...]
+    """
+    largest = torch.maximum(own, around)  # by which neither square leaves the range of numbers
+    mine, theirs = (torch.where(largest > 0, each / largest, 0.0).square() for each in (own, around))
+    return torch.where(theirs > 0, MOST_EXPLAINED * theirs / (mine + theirs), 0.0)
 
 
 def _largest(excesses: Tensor) -> Tensor:
