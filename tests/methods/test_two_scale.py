@@ -423,7 +423,6 @@ def test_id_nodes_that_only_hear_a_planted_node_are_flagged_less_often():
     assert (p >= without).all()
     before, after = (float((one[alone] <= 0.1).double().mean()) for one in (without, p))
     assert after < before
-    torch.testing.assert_close(p[hubs], without[hubs])  # leaves are less odd than their hub
 
 
 def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, blocks):
