@@ -92,6 +92,10 @@ def changed(**changes):
     return lambda record: replace(record, **changes)
 
 
+def told(record, lr: str) -> dict[str, str]:
+    return {**record.chosen, "lr": f"{lr}, as in the published runs"}
+
+
 @pytest.mark.parametrize(
     ("rule", "change", "text"),
     [
@@ -99,9 +103,16 @@ def changed(**changes):
         ("data", changed(dataset="nowhere"), "nowhere is not available"),
         ("seeds", lambda r: None if (r.method, r.seed) == ("MSP", 1) else r, "synthetic feature, MSP: seeds 1 of 3"),
         ("seeds", lambda r: None if r.seed else r, "1 seeds, at least 3 are asked for"),
+        ("seeds", changed(seed=10**12), "1000000000000 is none"),
+        ("seeds", lambda r: changed(seed=r.seed - 1)(r), "and -1 is none"),
+        ("seeds", lambda r: changed(epochs=3)(r) if r.seed == 1 else r, ": seeds 1 of 3 are missing"),
         ("selection", changed(selection="test"), "chosen on test data"),
         ("selection", changed(chosen={"lr": "0.01, as I liked it"}), "lr was chosen in a way that is not known"),
         ("records", changed(error="OSError: no"), "failed: synthetic feature, gcn, seed"),
+        ("methods", changed(backbone="nothing"), "'backbone' must be one of gcn, "),
+        ("methods", changed(exposure=False), "Energy FT: 'exposure' must be that of the objective (got False)"),
+        ("methods", lambda r: changed(lr=0.1, chosen=told(r, "0.1"))(r), "'lr' must be 0.1 as was given or searched"),
+        ("methods", lambda r: changed(chosen=told(r, "0.1"))(r), "'lr' must be 0.01 as was given or searched for"),
     ],
 )
 def test_what_does_not_join(honest, tmp_path, rule, change, text):
@@ -117,13 +128,31 @@ def test_records_that_were_written_over(honest, tmp_path):
     assert not found(tmp_path)["records"][0]
 
 
-def test_figures_that_cannot_be_had_again(honest, tmp_path):
-    def better(record):
-        return changed(metrics={**record.metrics, "auroc": 0.999})(record)
-
-    holds, text = found(rewritten(honest, tmp_path, better))["re-run"]
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda r: changed(metrics={**r.metrics, "auroc": 0.999})(r), "AUROC differs by"),
+        (lambda r: changed(metrics={**r.metrics, "fpr95": 0.0})(r), "fpr95 differs by"),
+        (changed(accuracy=1.0), "accuracy differs by"),
+        (changed(within_degrees=1.0), "AUROC among equal degrees differs by"),
+        (changed(within_degrees=None), "AUROC among equal degrees differs by"),
+        (changed(ood="easy"), "OOD graphs easy, where the data have feature"),
+    ],
+)
+def test_figures_that_cannot_be_had_again(honest, tmp_path, change, text):
+    holds, told = found(rewritten(honest, tmp_path, change))["re-run"]
     assert not holds
-    assert "AUROC differs by" in text
+    assert text in told
+
+
+def test_an_ood_graph_that_is_left_out(tmp_path):
+    settings = ["--datasets", "synthetic", "--shifts", "domain", "--methods", "msp", "--seeds", "3", "--epochs", "2"]
+    assert cli.main(["bench", *settings, "--jobs", "1", "--out", str(tmp_path / "honest")]) == 0
+    assert all(holds for holds, _ in found(tmp_path / "honest").values())
+    left = rewritten(tmp_path / "honest", tmp_path / "left", lambda r: r if r.ood == "far" else None)
+    assert "OOD graphs far, where the data have far, near" in found(left)["re-run"][1]
+    once = rewritten(tmp_path / "honest", tmp_path / "once", lambda r: r if (r.ood, r.seed) != ("near", 1) else None)
+    assert found(once)["seeds"] == (False, "synthetic domain, MSP on near: seeds 1 of 3 are missing")
 
 
 def test_a_method_that_nobody_knows(honest, tmp_path):
