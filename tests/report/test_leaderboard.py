@@ -67,6 +67,13 @@ def test_the_page_is_one_file_and_no_text_acts_in_it(record):
         assert word in page
 
 
+def drawn(page) -> str:
+    """The page as a browser has it."""
+    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent / 'profile'}"]
+    command = [*words, "--dump-dom", page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_a_browser_draws_it(record, tmp_path):
     """Best first by the first regime, however much a control says; what test data chose is not there at first."""
@@ -80,12 +87,35 @@ def test_a_browser_draws_it(record, tmp_path):
     records.append(record(method="Oracle", dataset="cora", shift="structure", auroc=0.99, selection="test"))
     page = tmp_path / "leaderboard.html"
     page.write_text(as_leaderboard_page(leaderboard(records)), encoding="utf-8")
-    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    drawn = subprocess.run(
-        [*words, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
-    body = re.search(r'<tbody id="body">(.*?)</tbody>', drawn, re.DOTALL)[1]
+    shown = drawn(page)
+    body = re.search(r'<tbody id="body">(.*?)</tbody>', shown, re.DOTALL)[1]
     assert re.findall(r'<td class="left">(.*?)</td>', body) == ["Energy", "GRASP"]
     assert re.findall(r'<td class="mean">(.*?)</td>', body) == ["85.0", "75.0"]  # whole graphs; none of controls
     assert "70.0‡" in body
-    assert "2 methods, 3 settings" in drawn
+    assert "2 methods, 3 settings" in shown
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_sorts_by_a_click(record, tmp_path):
+    """Methods by their names, too, from A to Z and back; where figures are not ranked they begin so."""
+    records = [record(method=method, auroc=auroc) for method, auroc in (("GRASP", 0.8), ("Energy", 0.7), ("MSP", 0.9))]
+    records += [record(method=method, auroc=0.9, selection="test") for method in ("Oracle", "Augur")]
+    clicks = """<script>
+      const order = () => [...document.querySelectorAll("td.left")].map(cell => cell.textContent).join(" ");
+      const sorted = () => document.querySelector("[aria-sort]").ariaSort, seen = [order()];
+      const look = () => seen.push(`${order()} ${sorted()}`);
+      for (const column of [0, 0, 1, 1]) { document.querySelectorAll("th button")[column].click(); look() }
+      const chosen = document.querySelector("[name=selection]"); chosen.value = "test";
+      chosen.dispatchEvent(new Event("input", { bubbles: true })); look();
+      document.title = seen.join(", ");
+    </script>"""
+    page = tmp_path / "leaderboard.html"
+    page.write_text(as_leaderboard_page(leaderboard(records)).replace("</body>", f"{clicks}</body>"), encoding="utf-8")
+    assert re.search("<title>(.*?)</title>", drawn(page))[1].split(", ") == [
+        "MSP GRASP Energy",
+        "Energy GRASP MSP ascending",
+        "MSP GRASP Energy descending",
+        "MSP GRASP Energy descending",
+        "Energy GRASP MSP ascending",
+        "Augur Oracle ascending",
+    ]
