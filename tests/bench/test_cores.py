@@ -76,6 +76,13 @@ def test_who_has_room_alone_is_not_lost(tmp_path):
     assert list(each(end_at_first, paths, jobs=2, lost=lambda path: "lost")) == ["done"] * 5
 
 
+@pytest.mark.parametrize("jobs", [None, 1])
+def test_where_memory_is_short_one_that_is_ended_ends_no_other(monkeypatch, jobs):
+    monkeypatch.setattr(cores, "free_memory", lambda: 1500.0)
+    found = each(end_if_three, range(5), jobs=jobs, lost=lambda number: -number, memory=1000.0)
+    assert list(found) == [0, 1, 2, -3, 4]
+
+
 def test_jobs_by_cores_and_by_memory(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(cores, "free_memory", lambda: 4000.0)

@@ -43,6 +43,7 @@ def each(
 ) -> Iterator[Value]:
     """What `function` gives for each item, in their order, as it comes in; by one process per core by default.
 
+    One alone is this process itself, unless memory is short and its end would be that of all items.
     Every item is worked on by one thread: matrices this small gain little from two, and the figures then do not depend
     on how many cores the machine has. Where this is left early, workers are ended with what they have in hand.
 
@@ -58,9 +59,9 @@ def each(
         WorkerError: A worker was ended from outside, and there is no `lost`.
     """
     work = partial(_on_one_thread, function)
-    jobs = usual_jobs(len(items), memory) if jobs is None else min(jobs, len(items))
-    log.info("%d items of work by %d processes", len(items), max(jobs, 1))
-    if jobs <= 1:
+    jobs = max(1, usual_jobs(len(items), memory) if jobs is None else min(jobs, len(items)))
+    log.info("%d items of work by %d processes", len(items), jobs)
+    if jobs == 1 and (lost is None or _roomy(memory)):
         keep_freed_memory()
         yield from map(work, items)
         return
@@ -88,6 +89,12 @@ def usual_jobs(items: int, memory: float | None = None) -> int:
     """
     jobs, free = min(os.cpu_count() or 1, items // ITEMS_PER_WORKER), free_memory()
     return jobs if memory is None or free is None else max(1, min(jobs, int(free // memory)))
+
+
+def _roomy(memory: float | None) -> bool:
+    """Whether there is room for two items: without it one may be ended for want of memory, so not in this process."""
+    free = free_memory()
+    return memory is None or free is None or free >= 2 * memory
 
 
 def free_memory() -> float | None:
