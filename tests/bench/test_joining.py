@@ -179,6 +179,12 @@ def test_a_method_that_was_edited_since_whichever_record_is_drawn(honest, tmp_pa
     assert "re-run" not in rules
 
 
+def test_the_folder_that_is_checked_by_default(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["leaderboard", "check"]) == 2
+    assert "'results' must hold records of 'gnnsafe bench'" in capsys.readouterr().err
+
+
 def test_the_command_says_so_in_one_line(tmp_path, capsys):
     assert cli.main(["leaderboard", "check", str(tmp_path)]) == 2
     assert "must hold records of 'gnnsafe bench'" in capsys.readouterr().err

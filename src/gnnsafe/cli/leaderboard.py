@@ -55,8 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _leaderboard(arguments: argparse.Namespace) -> Answer:
     first, *others = arguments.folders or [FOLDER]
-    if str(first) == CHECK and others:
-        return _check(others, arguments)
+    if str(first) == CHECK and (others or not first.is_dir()):
+        return _check(others or [FOLDER], arguments)
     if others:
         raise InputError(f"'FOLDER' must be one (got {len(others) + 1})")
     records, code = selected(first)
