@@ -298,6 +298,10 @@ class TestSelectionByTestData:
         printed = capsys.readouterr().out
         assert "so no honest figure, and never ranked" in " ".join(printed.split())
 
+    def test_alone_it_says_what_is_missing(self, small, tmp_path, capsys):
+        assert cli.main([*self.SETTINGS, "--out", str(tmp_path)]) == 0
+        assert "run the same with '--search' instead" in " ".join(capsys.readouterr().out.split())
+
     def test_the_best_epoch_is_chosen_recipe_by_recipe(self):
         benchmark = load_benchmark("synthetic", shift="feature", nodes=300, edges=1200, features=40)
         table = [Recipe(name, CrossEntropy(), method) for name, method in (("Energy", Energy()), ("MSP", MSP()))]

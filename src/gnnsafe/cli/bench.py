@@ -137,9 +137,15 @@ def _run(arguments: argparse.Namespace) -> Answer:
         return Answer([], figures, code=code)
     if arguments.figure is not None:
         return Answer([], figures, [("Figure", path) for path in write_figure(arguments.figure, records, folder)], code)
-    audit = audit_section(records) if any(task.cell.selection == "test" for task in work) else None
+    audited = any(task.cell.selection == "test" for task in work)
+    audit = audit_section(records) if audited else None
     sections = order_sections(records) if audit is None else [audit]
-    return Answer([*printed(sections), f"Tables and charts: gnnsafe report {folder}"], figures, code=code)
+    words = [f"Tables and charts: gnnsafe report {folder}"]
+    if audited and audit is None:
+        words = [
+            f"What test data chose is shown beside honest runs: run the same with '--search' instead into {folder}"
+        ]
+    return Answer([*printed(sections), *words], figures, code=code)
 
 
 def _figure_cells(arguments: argparse.Namespace) -> list[tuple[Cell, list[Recipe]]]:
