@@ -212,6 +212,8 @@ class TestOnAGraph:
         result = Detector(model).fit(data).diagnose(data, draws=1, candidates=[])
         assert "at least 3 classes" in result.left_out["new classes"]
         assert list(result.verdicts) == KINDS[1:]
+        assert "All trouble here is planted" in str(result)
+        assert "New classes are known ones" not in str(result)  # none was tried
 
     def test_nodes_whose_label_is_not_known(self, detector, graph):
         data = changed(graph, y=graph.y.where(graph.train_mask, -1))

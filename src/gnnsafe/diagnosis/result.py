@@ -21,8 +21,11 @@ HETEROPHILY = (
 )
 OPTIMISTIC = (
     "New classes are known ones taken out of what detectors see: the model has seen them, so real ones are harder to "
-    "find. All trouble here is planted, and real trouble may differ: benchmarks/diagnosis.md has how often such advice "
-    "was right."
+    "find. "
+)
+PLANTED = (
+    "All trouble here is planted, and real trouble may differ: benchmarks/diagnosis.md has how often such advice was "
+    "right."
 )
 
 
@@ -150,7 +153,8 @@ class Diagnosis:
         marked = {trouble: verdict.recommended.name for trouble, verdict in self.verdicts.items()}
         left_out = [f"Left out: {name} ({why})" for name, why in self.left_out.items()]
         table = candidates_table(rows, marked=marked, default=self.default.name)
-        return Group(*self._lines(), "", table, "", *left_out, OPTIMISTIC)
+        caveats = OPTIMISTIC * ("new classes" in self.verdicts) + PLANTED
+        return Group(*self._lines(), "", table, "", *left_out, caveats)
 
     def __str__(self) -> str:
         console = Console(width=100, color_system=None, highlight=False, markup=False, force_jupyter=False)
