@@ -89,13 +89,14 @@ class TwoScale(Method):
     200 more than in the graph that was fitted, and than chance puts there), evidence is read from the model without the
     edges that lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
 
-    A score is −log p of the whole: 3 is as odd as one ID node in twenty. p-values go by own evidence alone, since ID
-    nodes beside OOD nodes share their surroundings, unless the graph has no usual node left; and where odd nodes are
-    scattered, by less of it the odder a node's in-neighbours are than the node itself: they may be the reason why it
-    is unlike them. Weights are the same for all nodes of a graph; a graph that is scored as a whole leaves its weights
-    behind, by which parts of it are scored (`score_new`). The model runs twice, once with every node alone, and once
-    more where edges are left out. Where no embedding is known, logits stand for it. Own evidence that reads neighbours
-    says nothing of a node without in-neighbours.
+    A score is −log p of the whole: 3 is as odd as one ID node in twenty of the graph that was fitted. Scores of another
+    graph lie higher, even where nothing is odd in it: between graphs compare p-values. These go by own evidence alone,
+    since ID nodes beside OOD nodes share their surroundings, unless the graph has no usual node left; and where odd
+    nodes are scattered, by less of it the odder a node's in-neighbours are than the node itself: they may be the reason
+    why it is unlike them. Weights are the same for all nodes of a graph; a graph that is scored as a whole leaves its
+    weights behind, by which parts of it are scored (`score_new`). The model runs twice, once with every node alone, and
+    once more where edges are left out. Where no embedding is known, logits stand for it. Own evidence that reads
+    neighbours says nothing of a node without in-neighbours.
 
     Args:
         unlike: Methods that say how unlike its neighbours a node is.
