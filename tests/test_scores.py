@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import special, stats
+from torch.autograd import forward_ad
 
 import gnnsafe
 from gnnsafe import scores
@@ -103,3 +104,20 @@ def test_logits_are_checked_before_a_temperature_divides_them():
 
 def test_no_nodes_have_no_scores():
     assert gnnsafe.score_logits(torch.zeros(0, 3), torch.zeros(2, 0, dtype=torch.int64)).shape == (0,)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script. is deprecated")  # torch's own rules for them are written in it
+def test_an_energy_is_followed_by_forward_derivatives_and_within_transforms():
+    """Where numpy would be asked for it, and would answer with numbers that depend on nothing."""
+    logits, ones = torch.tensor([[1.0, 2.0], [0.0, 4.0]]), torch.ones(2, 2)
+    with forward_ad.dual_level():
+        dual = gnnsafe.energy(forward_ad.make_dual(logits, ones))
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, -torch.ones(2))
+    torch.testing.assert_close(torch.func.jvp(gnnsafe.energy, (logits,), (ones,))[1], -torch.ones(2))
+    detached = torch.func.grad(lambda z: gnnsafe.energy(z.detach()).sum() + z.sum())(logits)
+    assert torch.equal(detached, ones)
+
+
+def test_an_energy_whatever_numpy_is_told_to_do_about_small_numbers():
+    with np.errstate(all="raise"):
+        assert gnnsafe.energy(torch.tensor([[500.0, 0.0], [90.0, 0.0]])).tolist() == [-500.0, -90.0]

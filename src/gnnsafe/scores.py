@@ -7,9 +7,12 @@ the labels' own scores.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from gnnsafe.checks import FLOAT32_MAX, Task, check_logits, check_task
 from gnnsafe.errors import is_number, require
@@ -194,17 +197,28 @@ def _logsumexp(logits: Tensor) -> Tensor:
     >>> _logsumexp(torch.tensor([[0.0, 0.0], [3e38, -3e38]])).tolist()
     [0.6931..., 3.0000...e+38]
     """
-    many = logits.dim() > 2 or logits.shape[1] > FEW
-    if many or logits.requires_grad or logits.device.type != "cpu" or logits.dtype not in NUMPY_TYPES:
+    few = logits.dim() == 2 and logits.shape[1] <= FEW
+    if not few or (rows := _as_numpy(logits)) is None:
         return torch.logsumexp(logits, dim=-1)
-    classes = logits.numpy().T.copy()  # in which all is done: new memory costs more than numbers do
+    classes = rows.T.copy()  # in which all is done: new memory costs more than numbers do
     largest = classes.max(axis=0)
-    with np.errstate(over="ignore"):  # a difference beyond the range of numbers has the exponential 0
+    with np.errstate(over="ignore", under="ignore"):  # a difference beyond the range of numbers has the exponential 0
         classes -= largest
-    total = np.exp(classes, out=classes).sum(axis=0)
+        total = np.exp(classes, out=classes).sum(axis=0)
     np.log(total, out=total)
     total += largest
     return torch.from_numpy(total)
+
+
+def _as_numpy(logits: Tensor) -> Any:
+    """The same as numpy's array; None where numpy has no such numbers, or torch is to follow what becomes of them."""
+    followed = logits.requires_grad or unpack_dual(logits).tangent is not None  # type: ignore[no-untyped-call]
+    if followed or logits.device.type != "cpu" or logits.dtype not in NUMPY_TYPES:
+        return None
+    try:
+        return logits.numpy()
+    except RuntimeError:  # within a transform of torch.func
+        return None
 
 
 def _heads(logits: Tensor, task: Task) -> Tensor:
