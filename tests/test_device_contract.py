@@ -190,6 +190,16 @@ def test_a_prepared_graph(blocks, device):
         detector.score(graph)
 
 
+def test_all_that_a_prepared_graph_holds_is_moved(blocks, device):
+    data = copy.copy(blocks)
+    data.edge_names, data.norms = ["cites"] * data.num_edges, {"rows": torch.ones(2)}
+    graph = prepare(data)
+    there = graph.to(device)
+    assert there.edge_names == data.edge_names
+    assert there.norms["rows"].device == there.device
+    assert graph.norms["rows"].device == graph.x.device == torch.device("cpu")
+
+
 def test_labels_and_masks_may_have_stayed_behind(blocks, exposure, device):
     """Who moves features and edges alone has moved what is large."""
     data, outside = copy.copy(blocks), copy.copy(exposure)
@@ -228,8 +238,12 @@ def test_one_node_type(device):
     model = model_for(whole["a"])
     given = {"node_type": "a", "forward": lambda model, data: model(data["a"].x, data["a", "a"].edge_index)}
     expected = Detector(model, "gnnsafe", **given).fit(whole).score(whole)
-    there = copy.copy(whole).to(device)
-    assert_same(Detector(copy.deepcopy(model).to(device), "gnnsafe", **given).fit(there).score(there), expected, device)
+    there, other = copy.copy(whole).to(device), copy.deepcopy(model).to(device)
+    detector = Detector(other, "gnnsafe", **given).fit(there)
+    assert_same(detector.score(there), expected, device)
+    graph = Detector(model, "gnnsafe", **given).fit(whole).prepared(whole)
+    assert_same(detector.score(graph.to(device)), expected, device)
+    assert graph.data.whole["a"].x is whole["a"].x
 
 
 class Convolutions(nn.Module):

@@ -198,7 +198,9 @@ def changed(graph: Data, **values: Any) -> Data:
 
 
 def moved(graph: Data, device: torch.device | str) -> Data:
-    """A new graph with all its tensors on the device."""
+    """A new graph with all its tensors on the device; PyG's own way finds those in its lists and dictionaries, too."""
+    if hasattr(graph, "to"):
+        return copy.copy(graph).to(device)
     return changed(
         graph, **{name: value.to(device) for name, value in stored(graph).items() if isinstance(value, Tensor)}
     )

@@ -45,6 +45,12 @@ class NodeTypeGraph:
         """All that the whole graph holds, by type and name."""
         return {f"{kind}.{name}": value for kind, part in self.whole.to_dict().items() for name, value in part.items()}
 
+    def to(self, device: torch.device | str) -> NodeTypeGraph:
+        """The same on another device, with all of the whole graph."""
+        new = copy.copy(self)
+        new.__dict__.update(whole=copy.copy(self.whole).to(device), edges=self.edges.to(device))
+        return new
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "whole":
             raise AttributeError(name)
