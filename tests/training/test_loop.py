@@ -112,6 +112,16 @@ def test_a_reference_loop_gives_the_same_weights(blocks, exposure):
         torch.testing.assert_close(value, best[name], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_it_learns_where_gradients_are_off(blocks, exposure, mode):
+    expected, model = GCN(8, 4, 3), GCN(8, 4, 3)
+    train(expected, blocks, exposure=exposure, objective=MARGIN, epochs=3)
+    with mode():
+        train(model, blocks, exposure=exposure, objective=MARGIN, epochs=3)
+        assert not torch.is_grad_enabled()
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), expected.parameters(), strict=True))
+
+
 def test_an_objective_without_exposure_never_sees_it(blocks, exposure):
     """Else exposure statistics leak into BatchNorm, as in the paper's published runs."""
     without, with_exposure = gcn(), gcn()

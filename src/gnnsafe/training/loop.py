@@ -129,12 +129,13 @@ def train(
         with OwnRandomness(None, graph.device):
             return Outputs.of(teacher, graph, task=task).logits
 
-    objective = objective.bound(graph, teach, task)
     random = OwnRandomness(seed, graph.device)
-    if seed is not None:
-        with random:
-            _reset(model)
-    return _minimise(model, graph, objective, outside, epochs, optimizer, before, task, each_epoch, random)
+    with torch.inference_mode(False):  # which turns gradients on, within no_grad, too
+        objective = objective.bound(graph, teach, task)
+        if seed is not None:
+            with random:
+                _reset(model)
+        return _minimise(model, graph, objective, outside, epochs, optimizer, before, task, each_epoch, random)
 
 
 def _minimise(
