@@ -110,6 +110,9 @@ def test_metrics_take_any_device(blocks, device):
     torch.manual_seed(0)
     logits, (a, b) = torch.randn(120, 3), torch.randn(2, 50)
     assert metrics.detection(a.to(device), b) == metrics.detection(a, b)
+    groups, others = torch.arange(len(a)) % 3, torch.arange(len(b)) % 3
+    found = metrics.auroc_within(a.to(device), b.to(device), groups.to(device), others.to(device))
+    assert found == metrics.auroc_within(a, b, groups, others)
     for measure in (metrics.accuracy, metrics.balanced_accuracy):
         expected = measure(logits, blocks.y, blocks.test_mask)
         assert measure(logits.to(device), blocks.y, blocks.test_mask) == pytest.approx(expected)

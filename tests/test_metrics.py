@@ -162,5 +162,6 @@ class TestWithinGroups:
         assert alone == pytest.approx(metrics.detection(scores[~outside], scores[outside]).auroc)
 
     def test_a_group_for_each_score(self):
-        with pytest.raises(ValueError, match="'groups' must be one for each score"):
-            metrics.auroc_within([1.0], [2.0], [0], [0, 1])
+        for groups in (([0], [0, 1]), ([0, 1], [0]), ([0, 1, 0], [0]), ([[0], [0]], [0, 1])):
+            with pytest.raises(ValueError, match="_groups' must be one for each of 2 scores"):
+                metrics.auroc_within([1.0, 3.0], [2.0, 4.0], *groups)

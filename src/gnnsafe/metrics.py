@@ -206,6 +206,12 @@ def _values(name: str, scores: Any) -> NDArray[np.floating[Any]]:
     return values
 
 
+def _groups(name: str, groups: Any, count: int) -> NDArray[Any]:
+    values = np.asarray(groups.detach().cpu() if isinstance(groups, Tensor) else groups)
+    require(values.shape == (count,), name, f"be one for each of {count} scores", list(values.shape))
+    return values
+
+
 def _auroc(hits: NDArray[np.int64], misses: NDArray[np.int64]) -> float:
     """Area under the curve through (0, 0) and the counts of both classes at each threshold, by trapezoids."""
     new_misses = np.diff(misses, prepend=0)
@@ -243,11 +249,10 @@ def auroc_within(id_scores: Any, ood_scores: Any, id_groups: Any, ood_groups: An
     >>> auroc_within([1.0, 5.0], [2.0, 6.0, 0.0], [0, 1], [0, 1, 1])  # 2 > 1; 6 > 5; 0 < 5
     0.666...
     """
-    pairs = (("id_scores", id_scores, id_groups), ("ood_scores", ood_scores, ood_groups))
-    scores = [_values(name, values) for name, values, _ in pairs]
-    groups = np.concatenate([np.asarray(group) for _, _, group in pairs])
-    total = len(scores[0]) + len(scores[1])
-    require(len(groups) == total, "groups", "be one for each score", len(groups))
+    scores = [_values("id_scores", id_scores), _values("ood_scores", ood_scores)]
+    named = zip(("id_groups", "ood_groups"), (id_groups, ood_groups), scores, strict=True)
+    groups = np.concatenate([_groups(name, given, len(values)) for name, given, values in named])
+    total = len(groups)
     values, outside = np.concatenate(scores), np.arange(total) >= len(scores[0])
     order = np.lexsort((values, groups))
     groups, values, outside = groups[order], values[order], outside[order]
