@@ -271,6 +271,11 @@ def test_a_graph_and_a_model_on_two_devices(blocks, exposure, device):
         Detector(model).fit(there)
     with pytest.raises(InputError, match=rf"^'data' must be on the model's device, cpu \(got {place}\); call data.to"):
         Detector(Convolutions(), "gnnsafe", forward=lambda model, data: model(data.x, data.edge_index)).fit(there)
+    weighed = copy.copy(there)
+    weighed.edge_weight = torch.ones(there.num_edges)
+    for given in ({}, {"forward": lambda model, data: model(data.x, data.edge_index, data.edge_weight)}):
+        with pytest.raises(InputError, match=rf"^'data.edge_weight' must be on {place}, as x is \(got cpu\); call"):
+            Detector(GCNConv(8, 3).to(device), "gnnsafe", **given).fit(weighed)
     detector = Detector(model.to(device)).fit(there)
     message = (
         rf"'data' must be on the model's device, {place} \(got cpu\); call data.to\('{place}'\), or model.to\('cpu'\)"

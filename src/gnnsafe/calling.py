@@ -20,6 +20,7 @@ __all__ = [
     "PLAIN_CALL",
     "WRITTEN",
     "check_device",
+    "check_edges",
     "check_unwritten",
     "forward_signature",
     "passed",
@@ -133,6 +134,14 @@ def check_device(modules: Iterable[nn.Module], graph: Graph) -> None:
         there = min(map(str, devices))
         remedy = f"call data.to('{there}'), or model.to('{here}')"
         require(False, "data", f"be on the model's device, {there}", here, remedy)
+
+
+def check_edges(graph: Graph) -> None:
+    """What the graph holds of its edges is where its features are; asked where a forward has failed."""
+    here, held = graph.x.device, stored(graph)
+    for name in sorted(EDGE_ATTRIBUTES & held.keys()):
+        there = getattr(held[name], "device", here)
+        require(there == here, f"data.{name}", f"be on {here}, as x is", there, "call data.to(...)")
 
 
 def single_tensor(call: str, given: object) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.borrowed import borrow, eager, parts
-from gnnsafe.calling import check_device, check_unwritten, forward_signature, passed, single_tensor, takes
+from gnnsafe.calling import check_device, check_edges, check_unwritten, forward_signature, passed, single_tensor, takes
 from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
@@ -174,6 +174,7 @@ class Classifier:
                 return single_tensor("forward(model, data)", self.forward(self.model, copy.copy(graph.data)))
             except RuntimeError:  # it may move tensors itself: only where it fails is the place of any a mistake
                 check_device(modules, graph)
+                check_edges(graph)
                 raise
         check_device(modules, graph)
         if self.takes_prepared:
@@ -189,6 +190,7 @@ class Classifier:
                 "it, such as forward=lambda model, data: model(data)"
             ) from error
         except RuntimeError as error:
+            check_edges(graph)
             own = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), graph.x.dtype)
             if own == graph.x.dtype:
                 raise
