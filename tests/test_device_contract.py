@@ -186,8 +186,9 @@ def test_a_prepared_graph(blocks, device):
     with pytest.raises(InputError, match="'edge_index' must be on"):
         prepare(SimpleNamespace(x=graph.x, edge_index=blocks.edge_index))
     graph.x[0] = 0.0
-    with pytest.raises(InputError, match="'x' must be left as it was"):
-        detector.score(graph)
+    for written in (detector.score, lambda graph: graph.to("cpu")):
+        with pytest.raises(InputError, match="'x' must be left as it was"):
+            written(graph)
 
 
 def test_all_that_a_prepared_graph_holds_is_moved(blocks, device):

@@ -155,6 +155,7 @@ class PreparedGraph:
         place = chosen_device(device)
         if place == self.device:
             return self
+        self.check_unwritten()
         data = moved(self.data, place)
         return PreparedGraph(data, Edges(data.edge_index, self.num_nodes, reused=self.edges.reused))
 
