@@ -142,6 +142,13 @@ class TestTraining:
         assert metrics.accuracy(Outputs.of(model, blocks).logits, blocks.y, blocks.test_mask) > 0.8
         assert history.val_loss[history.best_epoch] < math.log(3) / 2
 
+    def test_it_learns_from_a_graph_made_in_inference_mode(self, blocks):
+        expected = train(GCN(8, 4, 3), blocks, objective=KernelDirichlet(), epochs=3)
+        with torch.inference_mode():
+            data = blocks.clone()
+        history = train(GCN(8, 4, 3), data, objective=KernelDirichlet(), epochs=3)
+        assert history.loss == expected.loss
+
     def test_it_says_what_is_missing(self):
         with pytest.raises(ValueError, match=r"KernelDirichlet\(.*\) must know its graph; call bound"):
             KernelDirichlet().loss(Outputs(LOGITS, DATA))

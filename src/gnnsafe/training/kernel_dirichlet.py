@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own idiom
 from gnnsafe.checks import Task
 from gnnsafe.edges import Edges, as_edges
 from gnnsafe.errors import InputError, is_number, require, require_whole
-from gnnsafe.graph import node_labels, node_mask
+from gnnsafe.graph import masked, node_labels, node_mask
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.training.objectives import CrossEntropy, Objective, check_multiclass, cross_entropy
@@ -72,8 +72,8 @@ class KernelDirichlet(Objective):
         if self.prior_ is None or self.teacher_ is None:
             raise InputError(f"{self!r} must know its graph; call bound(data, teach) first, as gnnsafe.train does")
         log_alpha = _log_alpha(outputs.logits.double())  # the divergence subtracts large terms
-        mask = node_mask(outputs.graph, "train_mask")
-        risk = bayes_risk(log_alpha[mask], node_labels(outputs.graph)[mask]).mean()
+        known, labels = (masked(rows, outputs.graph, "train_mask") for rows in (log_alpha, node_labels(outputs.graph)))
+        risk = bayes_risk(known, labels).mean()
         prior = _divergence(log_alpha.exp(), self.prior_).mean()
         mean = torch.log_softmax(log_alpha, dim=1)
         teacher = F.kl_div(self.teacher_, mean, reduction="batchmean", log_target=True)
