@@ -15,6 +15,7 @@ from gnnsafe import metrics, prepare
 from gnnsafe.calibration import Calibration, CalibrationCheck
 from gnnsafe.checks import check_nodes
 from gnnsafe.datasets import shifts
+from gnnsafe.devices import on_device
 from gnnsafe.held_out import UsedNodes
 from gnnsafe.hetero import node_type_graph
 from gnnsafe.homophily import label_homophily, score_homophily
@@ -104,6 +105,14 @@ def test_p_values_and_flags_are_where_the_scores_are(by_class, device):
     for options in ({"false_alarm": 0.2}, {"fdr": 0.2}, {"fdr": 0.2, "storey": True}, {"fdr": 0.2, "mask": mask}):
         assert_same(ours.decisions(p, **options), cpu.decisions(expected, **options), device)
     assert str(CalibrationCheck.of(p, ours)) == str(CalibrationCheck.of(expected, cpu))
+
+
+def test_what_was_fitted_is_brought_there_from_dictionaries_too(device):
+    held = {"by class": [torch.ones(2)], "name": "mean"}
+    there = on_device(held, torch.device(device))
+    assert there["by class"][0].device.type == device
+    assert there["name"] == "mean"
+    assert on_device(held, torch.device("cpu")) is held
 
 
 def test_metrics_take_any_device(blocks, device):

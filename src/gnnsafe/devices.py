@@ -42,7 +42,7 @@ def check_precision(device: torch.device) -> None:
 def on_device(value: Any, device: torch.device) -> Any:
     """The value with all its tensors on the device: itself where they are there, else a copy.
 
-    Tensors are looked for in tuples, lists and dataclasses, such as a fitted method.
+    Tensors are looked for in tuples, lists, dictionaries and dataclasses, such as a fitted method.
     """
     if isinstance(value, Tensor):
         return value.to(device)
@@ -53,6 +53,9 @@ def on_device(value: Any, device: torch.device) -> Any:
         if all(part is before for part, before in zip(parts, value, strict=True)):
             return value
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        named = {name: on_device(part, device) for name, part in value.items()}
+        return value if all(part is value[name] for name, part in named.items()) else named
     return value
 
 
