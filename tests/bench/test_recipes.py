@@ -8,7 +8,7 @@ import xxhash
 
 from gnnsafe.bench.paper import COMMON, PAPER_SHIFTS
 from gnnsafe.bench.recipes import backbones, demo_recipes, recipes
-from gnnsafe.errors import InputError
+from gnnsafe.errors import InputError, RegistrationWarning
 from gnnsafe.methods import METHODS, MSP, Energy, GNNSafe, MaxLogit, Propagated
 from gnnsafe.training import (
     BoundedEnergy,
@@ -123,6 +123,29 @@ def test_a_method_with_a_model_of_its_own_is_trained_by_its_own_objective():
     assert {recipe.model for recipe in table.values()} == {"gat"}
     paper = ("gcn", "mlp", "gat", "jknet", "mixhop")
     assert backbones() == (*paper, "graphsage", "gin", "sgc", "appnp", "dual-filter", "sgformer", "gps")
+
+
+@pytest.mark.usefixtures("registries")
+def test_a_method_of_ones_own_may_be_trained_by_the_energy_margin():
+    @METHODS.register("tuned")
+    @dataclass
+    class Tuned(MSP):
+        objective = "energy-margin"
+
+    table = by_name("cora", "feature")
+    for name in ("Tuned", "Tuned K=2"):
+        assert table[name].objective == EnergyMargin(*COMMON)
+        assert table[name].chosen["margins"].endswith("chosen by no figure")
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("needs", ["objective", "model"])
+def test_a_method_whose_needs_are_nowhere_leaves_the_others_alone(needs):
+    usual = list(by_name("cora", "label"))
+    kind = dataclass(type("Lost", (MSP,), {needs: "nowhere", "__module__": __name__}))
+    METHODS.register("lost")(kind)
+    with pytest.warns(RegistrationWarning, match=rf"the method 'lost' is left out \('Lost.{needs}' must be one of"):
+        assert list(by_name("cora", "label")) == usual
 
 
 def test_nothing_is_exposed_where_no_class_is_left_for_it():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from inspect import getfile, signature
@@ -14,7 +15,7 @@ import xxhash
 from gnnsafe.bench import paper
 from gnnsafe.datasets import CONTROLS, DATASETS
 from gnnsafe.edges import Isolated
-from gnnsafe.errors import require, require_known
+from gnnsafe.errors import InputError, RegistrationWarning, require, require_known
 from gnnsafe.methods import (
     METHODS,
     MSP,
@@ -115,7 +116,7 @@ def recipes(dataset: str, shift: str, *, protocol: Protocol = "paper", backbone:
     ]
     for key, method in METHODS.items():
         if key != "gnnsafe":
-            table += alone_and_propagated(method, backbone)
+            table += _registered(key, method, backbone)
     further = {
         "Energy K=16": Propagated(Energy(), 16),
         "MSP K=8": Propagated(MSP(), 8),
@@ -146,9 +147,18 @@ def margins_text(objective: EnergyMargin) -> str:
 
 
 def _explained(recipe: Recipe, how: str) -> Recipe:
-    if not isinstance(recipe.objective, EnergyMargin):
+    if not isinstance(recipe.objective, EnergyMargin) or "margins" in recipe.chosen:
         return recipe
     return replace(recipe, chosen={**recipe.chosen, "margins": f"{margins_text(recipe.objective)}, {how}"})
+
+
+def _registered(name: str, method: type[Method], backbone: str) -> list[Recipe]:
+    """The same for a method in METHODS; one whose objective or model is nowhere is left out, and the others run."""
+    try:
+        return alone_and_propagated(method, backbone)
+    except InputError as error:
+        warnings.warn(f"the method '{name}' is left out ({error})", RegistrationWarning, stacklevel=4)
+        return []
 
 
 def alone_and_propagated(method: type[Method], backbone: str) -> list[Recipe]:
@@ -158,11 +168,12 @@ def alone_and_propagated(method: type[Method], backbone: str) -> list[Recipe]:
     require_known(f"{method.__name__}.objective", method.objective, OBJECTIVES)
     if method.model is not None:
         require_known(f"{method.__name__}.model", method.model, MODELS)
-    name, model, trained = _table_name(method), method.model or backbone, OBJECTIVES[method.objective]()
-    alone = Recipe(name, trained, method(), model, code_of(method, type(trained), MODELS[model]))
+    name, model, kind = _table_name(method), method.model or backbone, OBJECTIVES[method.objective]
+    trained = EnergyMargin(*paper.COMMON) if kind is EnergyMargin else kind()
+    alone = _explained(Recipe(name, trained, method(), model, code_of(method, kind, MODELS[model])), UNCHOSEN)
     if method is Energy or "steps" in signature(method).parameters:  # GNNSafe is Energy's; these have it built in
         return [alone]
-    return [alone, Recipe(f"{name} K=2", trained, Propagated(method()), model, alone.code)]
+    return [alone, replace(alone, name=f"{name} K=2", method=Propagated(method()))]
 
 
 def _table_name(method: type[Method]) -> str:
