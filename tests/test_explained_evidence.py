@@ -56,7 +56,7 @@ def test_addends_by_hand():
     method.weights_ = torch.tensor([2.0, 0.5, 0.25]).double()
     method.deciding_ = torch.tensor([2.0, 0.5, 0.0]).double()
     zero, one = torch.tensor(0.0).double(), torch.tensor(1.0).double()
-    method.regions_, method.openness_, method.shift_, method.silencing_ = zero, zero, one, torch.tensor(0.03)
+    method.regions_, method.openness_, method.shift_, method.silent_from_ = zero, zero, one, torch.tensor(1)
     addends, words, figures = method.reasons(torch.tensor([math.log(20), torch.nan, 1.0]).double())
     assert addends[0] == (pytest.approx(0.05), 2.0, pytest.approx(2 * (math.log(20) - 1)), "")
     assert addends[1] == (None, 0.5, 0.0, ALONE)

@@ -109,6 +109,16 @@ def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
     assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
 
 
+def test_what_odder_in_neighbours_explain_is_left_out_in_an_engine_too(opened, tmp_path):
+    made, graph = detector(TwoScale()), block_graph()
+    graph.node_id = list(range(120))
+    graph.x[0:120:5] = graph.x[1:120:5]  # which are of another class
+    decided = made.decide(graph, false_alarm=0.1)
+    assert float(made.method.explaining_) > 0
+    assert made.method.scored(made.outputs(graph)).around is not None
+    check(*run("duckdb", opened, tmp_path, made, graph), decided)
+
+
 def check_far_off(name, opened, folder, *, undirected, method=NEAR):
     """Messages of nodes that are far off are left out of all but classes and degrees, in an engine as in memory."""
     made, graph = detector(method, undirected=undirected), new_graph("all")
@@ -116,6 +126,15 @@ def check_far_off(name, opened, folder, *, undirected, method=NEAR):
     decided = made.decide(graph, false_alarm=0.1)
     assert bool(made.method.silencing_)
     check(*run(name, opened, folder, made, graph), decided)
+
+
+def test_two_scale_beside_one_node_that_is_absurdly_far_off(opened, tmp_path):
+    made, graph = detector(NEAR), block_graph()
+    graph.node_id = list(range(120))
+    graph.x[7] += 1e5
+    decided = made.decide(graph, false_alarm=0.1)
+    assert int(made.method.silent_from_) == 2
+    check(*run("duckdb", opened, tmp_path, made, graph), decided)
 
 
 @pytest.mark.parametrize("undirected", [False, True])

@@ -82,7 +82,7 @@ def test_one_feature_far_off_among_many():
     method = detector.method
     sums = method.distance.of_graph(gnnsafe.prepare(data))
     assert (sums[odd] > method.far_off_)[:, 0].double().mean() < 0.5
-    far = method.far(gnnsafe.prepare(data))
+    far = method.levels(gnnsafe.prepare(data)) > 0
     assert far[odd].double().mean() > 0.95
     assert far[~odd].double().mean() < 0.06
     decided = detector.decide(data, false_alarm=0.05)
@@ -111,7 +111,7 @@ def test_a_forged_limit_is_refused_in_words(detector, shape):
     forged = copy.copy(detector.method)
     forged.far_off_ = torch.ones(shape)
     with pytest.raises(InputError, match=r"'far_off_' must be of shape \[2\]"):
-        forged.far(gnnsafe.prepare(world(2)))
+        forged.levels(gnnsafe.prepare(world(2)))
 
 
 def test_the_share_that_is_far_off_says_that_odd_nodes_are_scattered():
@@ -192,7 +192,7 @@ def test_weights_go_with_their_edges():
     data, odd = moved(graphs[1], 0.1)
     outputs = detector.outputs(data)
     heard = detector.method.looking_at(outputs.graph).heard(outputs)
-    far = detector.method.far(outputs.graph)
+    far = detector.method.levels(outputs.graph) > 0
     kept = ~far[data.edge_index[0]] | (data.edge_index[0] == data.edge_index[1])
     assert far[odd].all()
     with torch.no_grad():
@@ -212,10 +212,10 @@ def test_other_features_of_the_same_edges_are_read_anew(detector):
     data, odd = moved(world(2), 0.1)
     graph = gnnsafe.prepare(data)
     detector.score(graph)
-    far = detector.method.far(graph)
+    far = detector.method.levels(graph) > 0
     x = torch.where(far[:, None], data.x + 3.0 * odd[:, None], 0.9 * data.x)  # of which the same are far off
     fresh = gnnsafe.prepare(changed(data, x=x))
-    assert torch.equal(detector.method.far(fresh), far)
+    assert torch.equal(detector.method.levels(fresh) > 0, far)
     assert torch.equal(detector.score(graph.with_features(x)), detector.score(fresh))
 
 
@@ -248,7 +248,7 @@ def test_touched_are_all_that_a_node_reaches_which_is_no_longer_heard(backbone):
     before, _ = moved(graph, 0.1)
     detector.score(before)
     method = detector.method
-    far = method.far(gnnsafe.prepare(before)).tolist()
+    far = (method.levels(gnnsafe.prepare(before)) > 0).tolist()
     node = next(first for first in range(NODES) if not any(far[first : first + 6]))
     after = changed(before, x=before.x + 60.0 * (torch.arange(NODES) == node)[:, None])
     heard = [method.heard(detector.outputs(one)).logits for one in (before, after)]
@@ -260,7 +260,36 @@ def test_touched_are_all_that_a_node_reaches_which_is_no_longer_heard(backbone):
 
 def test_chance_is_that_of_the_graph_where_it_is_small(detector):
     method = detector.method
-    share = float(method.usual_far_) + 0.03
-    assert float(method.with_far(torch.tensor(share), 1000).silencing_) == pytest.approx(0.03)
-    assert not bool(method.with_far(torch.tensor(share), 30).silencing_)  # two nodes of 30
-    assert bool(method.with_far(torch.tensor(share + 0.1), 30).silencing_)
+    share, none = float(method.usual_far_) + 0.03, torch.tensor(0.0)
+    assert float(method.with_far(torch.tensor(share), none, 1000).silencing_) == pytest.approx(0.03)
+    assert not bool(method.with_far(torch.tensor(share), none, 30).silencing_)  # two nodes of 30
+    assert bool(method.with_far(torch.tensor(share + 0.1), none, 30).silencing_)
+
+
+@pytest.mark.parametrize(("far", "absurd", "level"), [(0.0, 0.0, 3), (0.001, 0.001, 2), (0.3, 0.001, 1), (0.3, 0.0, 1)])
+def test_who_is_heard(detector, far, absurd, level):
+    seen = detector.method.with_far(torch.tensor(far), torch.tensor(absurd), 1000)
+    assert int(seen.silent_from_) == level
+    assert seen.silences == (level < 3)
+
+
+@pytest.mark.parametrize("backbone", [GCN, GraphSAGE])
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_few_absurd_rows_are_found_and_nobody_is_flagged_with_them(backbone, count):
+    """A corrupt row, a million times too large, in a graph of 1,500 nodes."""
+    known, calm = world(1), world(2)
+    torch.manual_seed(0)
+    model = backbone(FEATURES, 32, 3)
+    gnnsafe.train(model, known, objective=gnnsafe.CrossEntropy(), epochs=50)
+    detector = Detector(model).fit(known).calibrate(known)
+    odd = moved(calm, count / NODES)[1]
+    assert int(odd.sum()) == count
+    data = changed(calm, x=torch.where(odd[:, None], 1e6 * calm.x, calm.x))
+    before, decided = detector.decide(calm, false_alarm=0.05), detector.decide(data, false_alarm=0.05)
+    assert int(detector.method.silent_from_) == 2
+    assert decided.flags[odd].all()
+    assert abs(float(decided.flags[~odd].double().mean() - before.flags[~odd].double().mean())) < 0.01
+    why = detector.explain(data, node=int(odd.nonzero()[0]))
+    assert min(why.evidence, key=lambda one: one.p_value or 1.0).says == FeatureDistance.says
+    assert "their neighbours are judged without them" in str(why)
+    torch.testing.assert_close(detector.score(data, batch_size=400), decided.scores, rtol=1e-5, atol=1e-5)

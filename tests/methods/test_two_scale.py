@@ -116,11 +116,13 @@ def test_excess_by_hand():
     evidence, tenth = torch.zeros(10, 3), torch.full((3,), 0.1)
     evidence[:4, 1] = 9.0
     evidence[0, 2] = 9.0
-    assert excess(evidence, tenth).tolist() == pytest.approx([0.0, 0.3, 0.0])
-    assert excess(evidence, torch.tensor([0.0, 0.15, 0.02])).tolist() == pytest.approx([0.0, 0.25, 0.08])
+    assert excess(evidence, tenth, 10).tolist() == pytest.approx([0.0, 0.3, 0.0])
+    assert excess(evidence, torch.tensor([0.0, 0.15, 0.02]), 10).tolist() == pytest.approx([0.0, 0.25, 0.08])
+    chance = 2 * (0.3 / 10**0.5 - 0.3 / 20)  # of 10 nodes, beside 400 calibration nodes
+    assert excess(evidence, tenth, 400).tolist() == pytest.approx([0.0, 0.3 - chance, 0.0])
     evidence[5:, 1] = torch.nan  # of whom it says nothing
-    assert excess(evidence, tenth).tolist() == pytest.approx([0.0, 0.7, 0.0])
-    assert excess(torch.full((10, 3), torch.nan), tenth).tolist() == [0.0] * 3
+    assert excess(evidence, tenth, 3).tolist() == pytest.approx([0.0, 0.7, 0.0])
+    assert excess(torch.full((10, 3), torch.nan), tenth, 10).tolist() == [0.0] * 3
 
 
 def test_usual_shares_by_hand():
@@ -293,7 +295,7 @@ def test_evidence_that_finds_nothing_hardly_counts():
     found[:200] = 5.0
     evidence = torch.cat([found[:, None], -noise.log(), found[:, None]], dim=1)
     features = torch.arange(8) == 7
-    each = Weights.of(excess(evidence, torch.full((8,), 0.1)), 7, 0, features, NONE).each
+    each = Weights.of(excess(evidence, torch.full((8,), 0.1), 400), 7, 0, features, NONE).each
     score, plain = (evidence - 1) @ each, evidence[:, :7].sum(dim=1)
     assert [float((s[:200, None] > s[None, 200:]).double().mean()) for s in (score, plain)] == pytest.approx(
         [1.0, 0.93], abs=0.02
@@ -324,7 +326,7 @@ def test_the_score_is_its_evidence_put_together(detector, blocks):
     place = torch.arange(10)
     usual = usual_shares(evidence, method.known_, place == 4)
     plain = (place == 1) | (place == 3)  # features and degrees are read without a model
-    found = Weights.of(excess(evidence, usual), 5, 2, plain, NONE)
+    found = Weights.of(excess(evidence, usual, len(method.known_)), 5, 2, plain, NONE)
     means = method.known_.nanmean(dim=0)
     centred = [(rows - means).nan_to_num(0.0) for rows in (evidence, method.known_)]
     z, known = (rows @ found.each for rows in centred)
@@ -392,11 +394,10 @@ def test_scattered_nodes_explain_their_neighbours_and_regions_do_not():
     some = torch.tensor([0.05, 0.0, 0.02, 0.01]).double()  # x = 0.05
     first = torch.tensor([True, False, False, False])
     found, zero = Weights.of(some, 2, 1, first, NONE), torch.tensor(0.0).double()
-    assert float(explaining(found, zero, NONE)) == pytest.approx(0.05 / 0.055)
-    assert float(explaining(found, zero + 1, NONE)) == 0.0  # no usual node is left
-    assert float(explaining(found, zero, torch.tensor(0.1))) == 0.0  # far nodes are not heard
+    assert float(explaining(found, zero)) == pytest.approx(0.05 / 0.055)
+    assert float(explaining(found, zero + 1)) == 0.0  # no usual node is left
     calm = Weights.of(torch.zeros(4).double(), 2, 1, first, NONE)
-    assert float(explaining(calm, zero, NONE)) == 0.0
+    assert float(explaining(calm, zero)) == 0.0
 
 
 def test_id_nodes_that_only_hear_a_planted_node_are_flagged_less_often():
@@ -423,6 +424,24 @@ def test_id_nodes_that_only_hear_a_planted_node_are_flagged_less_often():
     assert (p >= without).all()
     before, after = (float((one[alone] <= 0.1).double().mean()) for one in (without, p))
     assert after < before
+
+
+def test_a_calm_draw_of_a_dense_graph_is_not_flagged_as_a_whole():
+    """With a hundred neighbours embeddings differ less within a graph than between two draws of it."""
+
+    def drawn(seed: int) -> gnnsafe.graph.Data:
+        draw = torch.Generator().manual_seed(seed)
+        data = block_graph(num_nodes=1200, seed=seed)
+        data.x = torch.randn(1200, 16, generator=draw) + 2.0 * torch.eye(16)[data.y]
+        return data
+
+    known, fresh = drawn(5), drawn(6)
+    torch.manual_seed(0)
+    model = GCN(16, 32, 3)
+    gnnsafe.train(model, known, objective=gnnsafe.CrossEntropy(), epochs=50)
+    detector = Detector(model).fit(known).calibrate(known)
+    assert float(detector.predict(fresh, false_alarm=0.05).double().mean()) < 0.12
+    assert float(detector.method.openness_) < 0.2
 
 
 def test_validation_nodes_calibrate_as_if_it_had_not_learnt_from_them(detector, blocks):

@@ -161,10 +161,10 @@ class DuckDB(Engine):
         self.counts = self._counted("counts", counts)
         return FileTable(files)
 
-    def silence(self, table: FileTable, column: str) -> FileTable:
+    def silence(self, table: FileTable, column: str, least: int) -> FileTable:
         """By the grid, cell after cell."""
         with self._full_disk():
-            silent = table.files[column].rows(0, self.nodes)[:, 0].numpy() != 0
+            silent = table.files[column].rows(0, self.nodes)[:, 0].numpy() >= least
             self.counts = {**self.counts, **self._counted("heard", {"count": self.grid.silence(silent)})}
         return table
 

@@ -106,8 +106,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def silence(self, table: Any, column: str) -> Any:
-        """The same table of a graph without the edges that lead from nodes whose number in that column is not 0.
+    def silence(self, table: Any, column: str, least: int) -> Any:
+        """The same table of a graph without the edges that lead from nodes with at least this number in that column.
 
         Sums leave these edges out from now on, and `count` counts the others.
         """

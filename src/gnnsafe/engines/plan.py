@@ -24,6 +24,7 @@ from gnnsafe.engines.support import check_method, check_model, reads_degrees, re
 from gnnsafe.engines.weighing import evidence, weighed
 from gnnsafe.methods import CentredCosine, FeatureDistance, Method, OutOfPlace, TwoScale
 from gnnsafe.methods.likeness import cosines, directions
+from gnnsafe.methods.silence import levels
 from gnnsafe.outputs import Classifier
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.scaling import FeatureScaling
@@ -31,7 +32,7 @@ from gnnsafe.scaling import FeatureScaling
 __all__ = ["DECIDED", "ScoringPlan", "detector_plan", "logits_plan", "widest"]
 
 DECIDED = {"score": Column(1), "p_value": Column(1, "float64")}
-FAR = "far"  # a column: 1 where features are far off
+FAR = "far"  # a column: how far off features are, 0, 1 or 2
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class ScoringPlan:
     """Of the last table."""
     out_degrees: bool = False
     """Whether tables have a column `leaving`."""
-    rest: Callable[[Engine, Any, float], Any] | None = None
-    """What is done to the table after the steps where that depends on all nodes; it is told which share is silent."""
-    silences: Callable[[Engine, Any], float] | None = None
-    """The share of nodes that are far off, beyond the usual one, where none of them is to be heard; else 0."""
+    rest: Callable[[Any, Engine, Any], Any] | None = None
+    """What is done to the table after the steps where that depends on all nodes, by what `silences` gave."""
+    silences: Callable[[Engine, Any], TwoScale] | None = None
+    """The method as it hears the nodes of that table."""
     silent: str = FAR
-    """The column of the first table that says which they are."""
+    """The column of the first table that says who is not heard."""
 
 
 def detector_plan(
@@ -65,7 +66,7 @@ def detector_plan(
     check_method(method, logits_only=False)
     model = copy.deepcopy(model).eval().requires_grad_(False)
     parts = method.parts() if isinstance(method, TwoScale) else (method,)
-    further = method.further_off if isinstance(method, TwoScale) and method.distance is not None else None
+    further = partial(levels, limits=method.far_off_) if _hears_some(method) else None
     own = [*of_kind(parts, CentredCosine), *of_kind(parts, FeatureDistance)]
     beside = [*map(alone, of_kind(parts, OutOfPlace)), *map(part, own), *([FAR] if further else [])]
     steps = backbone_steps(model, embedding=any(map(reads_embeddings, parts)), kept=tuple(beside))
@@ -105,8 +106,8 @@ def _decided_plan(
     if isinstance(method, TwoScale):
         far = [FAR] if method.distance is not None else []
         steps = steps_of([*stages, evidence(method)], ["value", *beside, *far])
-        rest = partial(weighed, method, calibration, tuple(beside))
-        silences = partial(_many_far, method) if far else None
+        rest = partial(weighed, calibration, tuple(beside))
+        silences = partial(_hearing, method)
         return ScoringPlan(steps, frozenset({*beside, *DECIDED}), rest=rest, silences=silences)
     reads = ("part0", *(("predicted",) if calibration.classes is not None else ()))
     steps = steps_of([*stages, Stage(partial(_decided, calibration), DECIDED, reads)], [*DECIDED, *beside])
@@ -155,17 +156,24 @@ def _distances(
     methods: dict[int, FeatureDistance], further: Callable[[Tensor], Tensor] | None, block: Block
 ) -> dict[str, Tensor]:
     sums = {number: method.sums(block["value"]) for number, method in methods.items()}
-    far = {FAR: further(next(iter(sums.values()))).long()[:, None]} if further else {}
+    far = {FAR: further(next(iter(sums.values())))[:, None]} if further else {}
     return {**{part(number): each[:, :1] for number, each in sums.items()}, **far}
 
 
-def _many_far(method: TwoScale, engine: Engine, table: Any) -> float:
-    far, nodes = engine.total(table, _far_counts)
-    return float(method.with_far(far / nodes, int(nodes)).silencing_)
+def _hears_some(method: Method) -> bool:
+    return isinstance(method, TwoScale) and method.distance is not None
+
+
+def _hearing(method: TwoScale, engine: Engine, table: Any) -> TwoScale:
+    if method.distance is None:
+        return method.with_far(torch.tensor(0.0), torch.tensor(0.0), 1)
+    far, absurd, nodes = engine.total(table, _far_counts)
+    return method.with_far(far / nodes, absurd / nodes, int(nodes))
 
 
 def _far_counts(block: Block) -> dict[str, Tensor]:
-    return {"total": torch.stack([block[FAR].sum(), torch.tensor(len(block[FAR]))])}
+    found = block[FAR][:, 0]
+    return {"total": torch.stack([(found > 0).sum(), (found > 1).sum(), torch.tensor(len(found))])}
 
 
 def _both(one: Function, two: Function, block: Block) -> dict[str, Tensor]:

@@ -163,14 +163,15 @@ def _carried_out(
     graph = graph_tables(engine, nodes, edges, **settings)
     with progress("Scoring", len(plan.steps) + 4) as advance:
         table = _stepped(engine, plan, graph, advance)
-        if silent := 0.0 if plan.silences is None else plan.silences(engine, table):
-            log.info("many nodes have features that are far off: all steps again, without the edges from these")
+        seen = None if plan.silences is None else plan.silences(engine, table)
+        if again := seen is not None and seen.silences:
+            log.info("nodes have features that are far off: all steps again, without the edges from these")
             engine.name_rows("heard", table)
             engine.create("said", f"SELECT id, {', '.join(sorted(plan.columns - {*DECIDED}))} FROM heard")
-            table = _stepped(engine, plan, graph, advance, silent=True)
-        table = table if plan.rest is None else plan.rest(engine, table, silent)
+            table = _stepped(engine, plan, graph, advance, silent_from=int(seen.silent_from_))
+        table = table if plan.rest is None else plan.rest(seen, engine, table)
         advance()
-        if silent:  # classes are the model's own
+        if again:  # classes are the model's own
             engine.name_rows("weighed", table)
             kept = ", ".join(f"w.{name}" for name in (*DECIDED, *(["moment"] if graph.times else [])))
             engine.create("decided", f"SELECT said.*, {kept} FROM said JOIN weighed AS w ON said.id = w.id")
@@ -190,12 +191,17 @@ def _carried_out(
 
 
 def _stepped(
-    engine: Engine, plan: ScoringPlan, graph: GraphTables, advance: Callable[[], None], *, silent: bool = False
+    engine: Engine,
+    plan: ScoringPlan,
+    graph: GraphTables,
+    advance: Callable[[], None],
+    *,
+    silent_from: int | None = None,
 ) -> Any:
     """The table after the plan's steps."""
     first, *rest = plan.steps
     table = engine.read(graph, first, width=widest(plan.steps), leaving=plan.out_degrees)
-    table = engine.silence(table, plan.silent) if silent else table
+    table = table if silent_from is None else engine.silence(table, plan.silent, silent_from)
     advance()
     for step in rest:
         table = engine.after(table, step)

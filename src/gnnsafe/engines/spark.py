@@ -185,10 +185,10 @@ class Spark(Engine):
             read = partial(_features, graph.rows, step)
             return self._mapped(degrees, read, step.makes, {})
 
-    def silence(self, table: Frame, column: str) -> Frame:
+    def silence(self, table: Frame, column: str, least: int) -> Frame:
         """The edges that are left and their counts are stored."""
         with self._one_line("the plan"):
-            silent = f"(SELECT id FROM {table.view} WHERE {column}_0 <> 0) AS s ON e.source = s.id"
+            silent = f"(SELECT id FROM {table.view} WHERE {column}_0 >= {least}) AS s ON e.source = s.id"
             heard = f"LEFT JOIN {silent} WHERE s.id IS NULL OR e.source = e.target"
             self.create("heard_edges", f"SELECT e.source, e.target FROM all_edges AS e {heard}")
             self._named("all_edges", self.spark.table("heard_edges"))

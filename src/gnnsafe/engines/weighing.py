@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -56,15 +55,8 @@ def evidence(method: TwoScale) -> Stage:
     return Stage(partial(_evidence, method, names), {"value": Column(len(names), "float64")}, names)
 
 
-def weighed(
-    method: TwoScale, calibration: Calibration, beside: Sequence[str], engine: Engine, table: Any, silent: float
-) -> Any:
-    """From evidence to decisions, by the weights that all nodes together give it.
-
-    `silent` is the share of nodes, beyond the usual one, that were not heard.
-    """
-    method = copy.copy(method)
-    method.silencing_ = torch.tensor(silent, dtype=torch.float64)
+def weighed(calibration: Calibration, beside: Sequence[str], method: TwoScale, engine: Engine, table: Any) -> Any:
+    """From evidence to decisions, by the weights that all nodes together give it."""
     counts, names = engine.total(table, _counted).reshape(2, -1), (f"spread{number}" for number in itertools.count())
 
     def spread(numbers: Callable[[Tensor], Tensor]) -> TableSpread:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,6 +26,7 @@ from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
 from gnnsafe.methods.rows import quantiles
+from gnnsafe.methods.silence import ABSURD, ALL_HEARD, BEYOND, FAR, excess_of_far, levels, silent_from
 from gnnsafe.methods.spread import Spread, spread_of
 from gnnsafe.methods.weighing import (
     Weights,
@@ -49,9 +49,8 @@ __all__ = ["TwoScale"]
 BANK = 1000  # training nodes that a node is compared with
 ENOUGH = 20  # calibration nodes with neighbours, to be compared with them alone
 LIFT = 4.0  # of all nodes of a graph that is odd as a whole
-ROUNDING = 1e-4  # of a distance, relative to it
-FAR = (0.02, 0.01)  # the shares of validation nodes whose features are called far off by squares, by fourth powers
-MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
+RESOLUTION = 0.06  # of the distance between two training nodes: what is nearer than that is equally near
+PAIRED = 500  # training nodes of whose pairs that distance is the median
 DEGREES = (DegreeBalance, InDegree, OutDegree)  # which are those of the graph, whoever is heard
 KINDS = ("unlike", "unknown", "surroundings")
 
@@ -84,10 +83,11 @@ class TwoScale(Method):
     was fitted. Evidence that finds nothing in a graph hardly counts in it. KNN compares with at most 1,000 training
     nodes.
 
-    A node whose own features are far off (further than those of 98 in 100 validation nodes by the sum of squares, or of
-    99 by that of fourth powers) makes all around it look unknown to the model. Where there are many such nodes (one in
-    200 more than in the graph that was fitted, and than chance puts there), evidence is read from the model without the
-    edges that lead from them to others: they are odd, their neighbours not. A heterogeneous graph is read as it is.
+    A node whose own features are far off makes all around it look unknown to the model. Where there are many such
+    nodes, and of those that are absurdly far off however few (`gnnsafe.methods.silence`), evidence is read from the
+    model without the edges that lead from them to others: they are odd, their neighbours not. A heterogeneous graph is
+    read as it is. Distances of embeddings that are small beside those between training nodes are not told apart: a
+    dense graph's differ more from another draw of the same graph than among themselves.
 
     A score is −log p of the whole: 3 is as odd as one ID node in twenty of the graph that was fitted. Scores of another
     graph lie higher, even where nothing is odd in it: between graphs compare p-values. These go by own evidence alone,
@@ -125,6 +125,8 @@ class TwoScale(Method):
     shift_: Tensor = fitted()
     explaining_: Tensor = fitted()
     """How far odd in-neighbours may be the reason why nodes are odd, 0 to 1, in the graph that was seen last."""
+    least_: Tensor = fitted()
+    """What each part's scores are told apart from, −∞ where all are."""
     far_off_: Tensor = fitted()
     """How far the features of 98 in 100 validation nodes are off, at most, by squares, and of 99 by fourth powers.
 
@@ -135,6 +137,8 @@ class TwoScale(Method):
     silencing_: Tensor = fitted()
     """The share of nodes that are further off, beyond the usual one, where they are many in the graph that was seen
     last, so that none of them is heard; else 0."""
+    silent_from_: Tensor = fitted()
+    """From which level on nodes are not heard in that graph: 1, far off; 2, absurdly far off; 3: all are heard."""
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -171,14 +175,18 @@ class TwoScale(Method):
         outputs, degrees = outputs.with_embeddings(), outputs.graph.edges.in_degrees
         scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
         self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
-        self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
-        rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
-        self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
+        self.least_ = torch.tensor(
+            [_least(method) for method in self.parts()], dtype=scores.dtype, device=scores.device
+        )
         self.far_off_, self.silencing_ = scores.new_full((2,), torch.inf), torch.zeros_like(degrees[0])
+        self.silent_from_ = torch.full_like(degrees[0], ALL_HEARD, dtype=torch.int64)
         if self.distance is not None:
             sums = self.distance.of_graph(outputs.graph)[held_out]
             self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal().clone()
-        self.usual_far_ = self.far(outputs.graph).double().mean()
+        self.usual_far_ = (self.levels(outputs.graph) > 0).double().mean()
+        self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
+        rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
+        self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
         vars(self).update(vars(self.for_graph(rows)))
         return self
 
@@ -192,39 +200,32 @@ class TwoScale(Method):
         found = (method for method in self.unlike if isinstance(method, FeatureDistance) and again)
         return next(found, None)
 
-    def far(self, graph: PreparedGraph) -> Tensor:
-        """A mask of nodes whose features are far off."""
-        if self.distance is None:
-            return torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-        return self.further_off(self.distance.of_graph(graph))
-
-    def further_off(self, sums: Tensor) -> Tensor:
-        """The same, by their sums of squares and of fourth powers."""
-        fits = self.far_off_.shape == (2,)
-        require(fits, "far_off_", "be of shape [2]", list(self.far_off_.shape), "fit again")
-        return (sums > self.far_off_ * (1 + ROUNDING)).any(dim=1)
+    def levels(self, graph: PreparedGraph) -> Tensor:
+        """How far off each node's features are: 0, 1 or 2."""
+        if self.distance is None or isinstance(graph.data, NodeTypeGraph):  # whose model reads edges of every type
+            return torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
+        return levels(self.distance.of_graph(graph), self.far_off_)
 
     def looking_at(self, graph: PreparedGraph) -> TwoScale:
-        """The same, that hears no node which is far off, if there are many in this graph.
+        """The same, that hears no node which is absurdly far off, nor one that is far off, if there are many."""
+        found = self.levels(graph)
+        return self.with_far((found > 0).double().mean(), (found > 1).double().mean(), len(found))
 
-        One type of nodes among others hears all: its model reads edges of every type.
-        """
-        far = self.far(graph)
-        far = torch.zeros_like(far) if isinstance(graph.data, NodeTypeGraph) else far
-        return self.with_far(far.double().mean(), len(far))
-
-    def with_far(self, share: Tensor, nodes: int) -> TwoScale:
-        """The same by the share of a graph's nodes that are far off, and how many nodes it has."""
-        new, fewer = copy.copy(self), min(nodes, len(self.known_))
-        usual = max(*FAR, float(self.usual_far_))
-        chance = 2 * math.sqrt(usual * (1 - usual) / fewer)  # two standard errors of such a share
-        beyond = share - self.usual_far_
-        new.silencing_ = torch.where(beyond > MANY + chance, beyond, 0.0)
+    def with_far(self, share: Tensor, absurd: Tensor, nodes: int) -> TwoScale:
+        """The same by the shares of a graph's nodes that are far off and absurdly so, and how many nodes it has."""
+        new = copy.copy(self)
+        new.silencing_ = excess_of_far(share, self.usual_far_, min(nodes, len(self.known_)))
+        new.silent_from_ = silent_from(new.silencing_, absurd)
         return new
 
+    @property
+    def silences(self) -> bool:
+        """Whether some nodes are not heard in the graph that was seen last."""
+        return int(self.silent_from_) < ALL_HEARD
+
     def heard(self, outputs: Outputs) -> Outputs:
-        """The outputs without the edges that lead from nodes which are far off, where these are many."""
-        return outputs.without_messages(self.far(outputs.graph)) if bool(self.silencing_) else outputs
+        """The outputs without the edges that lead from nodes that are not heard."""
+        return outputs.without_messages(self.levels(outputs.graph) >= self.silent_from_) if self.silences else outputs
 
     def rows(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [nodes, parts]; NaN where it says nothing."""
@@ -243,7 +244,7 @@ class TwoScale(Method):
     def for_counts(self, counts: Tensor, spread: Callable[[Callable[[Tensor], Tensor]], Spread]) -> TwoScale:
         """The same by what is `counted` of the graph's rows, and how numbers of its rows are spread over its nodes."""
         own = len(self.unlike) + len(self.unknown)
-        q, new = counted_excess(counts, self.usual_), copy.copy(self)
+        q, new = counted_excess(counts, self.usual_, len(self.known_)), copy.copy(self)
         sizes = len(self.unlike), len(self.unknown)
         found = Weights.of(q, *sizes, torch.tensor(self.scatters(), device=counts.device), self.silencing_)
         new.weights_, new.regions_, new.openness_ = found.each, found.regions, found.openness
@@ -252,7 +253,7 @@ class TwoScale(Method):
         left = none_left(found, spread(alone.decided), alone.decided(self.known_))
         new.deciding_ = torch.cat([found.each[:own], left * found.each[own:]])
         new.shift_ = added(found, left, spread(new.decided), new.decided(self.known_))
-        new.explaining_ = explaining(found, left, self.silencing_)
+        new.explaining_ = torch.zeros_like(left) if self.silences else explaining(found, left)
         return new
 
     def scatters(self) -> list[bool]:
@@ -323,7 +324,7 @@ class TwoScale(Method):
             "explained": float(self.decided(row[None]) - self.decided(row[None], heard)),
             "rarity": float(self._rarity(self.weighted(row[None]))),
             "compared": float(self.comparable(row[None], heard)),
-            "silencing": float(self.silencing_ > 0),
+            "silencing": float(self.silences),
         }
         return Reasons(centred_addends(row, self.known_, self.weights_), graph_in_words(**figures), figures)
 
@@ -355,10 +356,14 @@ class TwoScale(Method):
             "all": (Compared.with_all(known), everyone, degrees >= 0),
         }
         evidence, chosen = torch.full_like(scores, torch.nan, dtype=torch.float64), self._ways()
+        scores, calibration = (torch.maximum(each, self.least_) for each in (scores, self.calibration_))
         for name, (compared, of, asked) in ways.items():
             if columns := [number for number, way in enumerate(chosen) if way == name]:
-                those = scores[asked][:, columns], degrees[asked], self.calibration_[of][:, columns]
+                those = scores[asked][:, columns], degrees[asked], calibration[of][:, columns]
                 evidence[asked.nonzero(), columns] = compared.rarity(*those, among=among)
+        for number, method in enumerate(self.parts()):
+            if method is self.distance:
+                evidence[:, number] += torch.where(scores[:, number] > ABSURD * self.far_off_[0], BEYOND, 0.0)
         return evidence
 
     def _ways(self) -> list[str]:
@@ -377,3 +382,12 @@ def _way(method: Method, *, alike: bool) -> str:
     if isinstance(method, FeatureDistance):  # which no neighbour moves
         return "all"
     return "degree" if method.reach() in (0, None) else "linked"
+
+
+def _least(method: Method) -> float:
+    """The distance below which training nodes are equally near, for a method that measures distances."""
+    if not isinstance(method, DiffusedKNN) or len(method.bank_) < 2:
+        return -torch.inf
+    some = method.bank_[:: -(-len(method.bank_) // PAIRED)].double()
+    apart = torch.cdist(some, some)[torch.ones(len(some), len(some)).triu(1).bool().to(some.device)]
+    return RESOLUTION * float(apart.median())

@@ -5,7 +5,9 @@ unlike its neighbours, it is unknown to the model, its surroundings are odd. Sha
 
 q = max(0, share of nodes with E > −log 0.1, less the usual share), for each evidence: 0 where it says nothing about
     this graph. Usual is the share in the graph that was fitted and, but for features by themselves, at most 0.1 and a
-    standard error of such a share among the calibration nodes (that graph may have odd nodes of its own);
+    standard error of such a share among the calibration nodes (that graph may have odd nodes of its own). In a graph of
+    fewer nodes than there are calibration nodes chance is taken off, too: twice by how much larger the standard error
+    of a share of 0.1 is there;
 x = the larger of the largest q of evidence that asks no model, but of features by themselves (new classes have some
     that are a little off), and of the share of nodes, beyond the usual one, that are not heard, as their features are
     far off: OOD nodes scattered among ID nodes have it. They make those around them look unknown, too, and so explain
@@ -90,18 +92,21 @@ def usual_shares(evidence: Tensor, known: Tensor, alone: Tensor) -> Tensor:
     return torch.where(alone, shares, torch.minimum(shares, most))
 
 
-def excess(evidence: Tensor, usual: Tensor) -> Tensor:
+def excess(evidence: Tensor, usual: Tensor, known: int) -> Tensor:
     """q of each evidence beyond the usual shares: E [nodes, parts], NaN where it says nothing.
 
-    >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.25])).tolist()
+    >>> excess(torch.tensor([[0.0], [9.0], [torch.nan], [torch.nan]]), torch.tensor([0.25]), 2).tolist()
     [0.25]
     """
-    return counted_excess(counted(evidence), usual)
+    return counted_excess(counted(evidence), usual, known)
 
 
-def counted_excess(counts: Tensor, usual: Tensor) -> Tensor:
-    """The same by what is `counted` of all nodes."""
-    return (_rare_shares(counts) - usual).clamp(min=0)
+def counted_excess(counts: Tensor, usual: Tensor, known: int) -> Tensor:
+    """The same by what is `counted` of all nodes, less what chance puts into the share of fewer nodes than `known`."""
+    errors = (RARE * (1 - RARE) / size for size in (counts[1].clamp(min=1), torch.tensor(float(max(known, 1)))))
+    of_graph, of_known = (error.sqrt() for error in errors)
+    chance = 2 * (of_graph - of_known.to(of_graph)).clamp(min=0)
+    return (_rare_shares(counts) - usual - chance).clamp(min=0)
 
 
 def counted(evidence: Tensor) -> Tensor:
@@ -174,9 +179,9 @@ def added(weights: Weights, left: Tensor, values: Spread, known: Tensor) -> Tens
     return (1 - left) * max(0.0, values.quantile(share) - spread_of(known).quantile(share))
 
 
-def explaining(weights: Weights, left: Tensor, far: Tensor) -> Tensor:
-    """k: how far odd in-neighbours may be the reason why nodes are odd; `far` is the share of nodes not heard."""
-    return torch.where(far > 0, 0.0, (1 - left) * weights.scattered / (FLOOR + weights.scattered))
+def explaining(weights: Weights, left: Tensor) -> Tensor:
+    """k: how far odd in-neighbours may be the reason why nodes are odd."""
+    return (1 - left) * weights.scattered / (FLOOR + weights.scattered)
 
 
 def oddness(values: Tensor, known: Tensor, shift: Tensor) -> Tensor:
