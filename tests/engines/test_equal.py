@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.conftest import block_graph
 from tests.engines.conftest import KINDS, by_id, detector, new_graph, tables, write
 
 import gnnsafe
