@@ -46,8 +46,8 @@ def main() -> None:
     torch.set_num_threads(1)
     lines = [
         f"Made by `python -m benchmarks.new_graphs --seeds {arguments.seeds}`: of ID nodes of a graph that is met for",
-        "the first time, in %, flagged at 5 % asked, mean over seeds and, after `<`, the worst; what the lines are, the",
-        "script says.",
+        "the first time, in %, flagged at 5 % asked, mean over seeds and, after `<`, the worst; what the lines are, ",
+        "the script says.",
         "",
         f"| graph | {' | '.join(MEASURED)} |",
         f"|---|{'--:|' * len(MEASURED)}",

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 import gnnsafe
 from gnnsafe.errors import InputError
 from gnnsafe.evolving import Changes, Query, ScoredGraph
+from gnnsafe.methods.scored import scored_part
 from gnnsafe.models import GCN
 
 pytestmark = pytest.mark.filterwarnings("ignore::gnnsafe.errors.CalibrationWarning")
@@ -75,6 +76,25 @@ def test_two_scale_goes_by_the_weights_of_the_last_whole_scoring(trained):
     assert found.nodes.tolist() == touched
     torch.testing.assert_close(found.scores, change.decisions.scores, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found.p_values, change.decisions.p_values, rtol=0, atol=0.02)
+
+
+def test_what_in_neighbours_explain_is_left_out_of_a_kept_graph_too(trained):
+    """Scattered odd nodes, so that p-values ask how odd in-neighbours are: by a part, as by the whole graph."""
+    one, data = detector(trained, None), chain(3000)
+    data.x[::8, :3] = data.x[::8, :3].roll(1, dims=1)  # features of another class
+    kept = ScoredGraph(one, data)
+    method = kept._detector._detector.method
+    assert float(method.explaining_) > 0.1
+    changed = {"nodes": [{"id": 5, "features": data.x[8].tolist()}, {"id": 40, "features": data.x[3].tolist()}]}
+    change = kept.change(Changes.of(changed, 6))
+    assert not change.whole
+    _, now = kept.graph.whole()
+    inner = kept._detector._detector
+    outputs = inner.outputs(now)
+    whole = inner.calibrated().p_values(scored_part(method.looking_at(outputs.graph), outputs).compared)
+    nodes, _ = kept.graph.whole()
+    mine = [kept.columns.row(int(node)).p_value for node in nodes]
+    np.testing.assert_allclose(mine, whole.numpy(), atol=0.02)
 
 
 def test_how_many_a_change_touches_is_known_beforehand(trained):

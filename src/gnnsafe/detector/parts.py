@@ -55,7 +55,7 @@ class PartDetector:
             known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
         )
         self.near = sum(self._detector._reach(detector.method.base_reach, None))
-        self.steps = detector.method.propagation.steps
+        self.steps = detector.method.hops_after_rows()
         self.undirected, self.class_names = detector.undirected, detector.class_names_
         self.num_features, self.calibration = detector.num_features_, detector.calibrated()
 

@@ -51,6 +51,9 @@ class Method(metaclass=PlainNumbers):
     model: ClassVar[str | None] = None
     """The model, a name in `MODELS`, that it alone reads; None: any backbone."""
 
+    tells: ClassVar[bool] = False
+    """Whether p-values ask what in-neighbours `told`."""
+
     def __init_subclass__(cls) -> None:
         """`score` and `reach` are Method's; other base scores have another receptive field and say something else."""
         super().__init_subclass__()
@@ -174,6 +177,8 @@ class Method(metaclass=PlainNumbers):
     def told(self, rows: Tensor) -> Tensor | None:
         """What nodes tell those that they point to, one number each: `comparable` hears the mean over in-neighbours.
 
+        A class whose nodes tell anything says so by `tells = True`.
+
         Args:
             rows: What `rows` gave.
 
@@ -292,7 +297,16 @@ class Method(metaclass=PlainNumbers):
         if self.base_reach is None:
             return None
         require_whole("base_reach", self.base_reach, 0)
-        return self.base_reach + self.propagation.steps
+        return self.base_reach + self.hops_after_rows()
+
+    @final
+    def hops_after_rows(self) -> int:
+        """Over how many hops nodes' rows count in scores and p-values: the propagation's, one more where any is told.
+
+        Returns:
+            A number of hops.
+        """
+        return self.propagation.steps + self.tells
 
     @final
     def reach_within(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -110,6 +111,8 @@ class TwoScale(Method):
     unlike: tuple[Method, ...] = field(default_factory=_unlike)
     unknown: tuple[Method, ...] = field(default_factory=_unknown)
     surroundings: tuple[Method, ...] = field(default_factory=_surroundings)
+
+    tells: ClassVar[bool] = True
     calibration_: Tensor = fitted()
     """Scores of the validation nodes by each part, [nodes, parts]."""
     degrees_: Tensor = fitted()
@@ -153,11 +156,9 @@ class TwoScale(Method):
 
     @property
     def base_reach(self) -> int | None:
-        """That of the part that reaches furthest, one hop for how odd in-neighbours are, which p-values ask, and one
-        for degrees, which change where a node is not heard.
-        """
+        """That of the part that reaches furthest, and one hop for degrees, which change where a node is not heard."""
         reaches = [method.reach_within() for method in self.parts()]
-        known = max(1, *(reach for reach in reaches if reach is not None)) + 1
+        known = max(1, *(reach for reach in reaches if reach is not None))
         return None if None in reaches else known + (self.distance is not None)
 
     def parts(self) -> tuple[Method, ...]:
