@@ -12,14 +12,22 @@ By the sums of squares and of fourth powers of `FeatureDistance` a node is of le
 
 from __future__ import annotations
 
+import copy
 import math
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from gnnsafe.errors import require
+from gnnsafe.hetero import NodeTypeGraph
+from gnnsafe.methods.base import Method
+from gnnsafe.methods.feature_distance import FeatureDistance
+from gnnsafe.methods.rows import quantiles
+from gnnsafe.outputs import Outputs
+from gnnsafe.prepared import PreparedGraph
 
-__all__ = ["ABSURD", "ALL_HEARD", "BEYOND", "FAR", "excess_of_far", "levels", "silent_from"]
+__all__ = ["ABSURD", "BEYOND", "Hearing", "levels"]
 
 FAR = (0.02, 0.01)  # the shares of validation nodes whose features are called far off by squares, by fourth powers
 MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
@@ -40,13 +48,70 @@ def levels(sums: Tensor, limits: Tensor) -> Tensor:
     return (sums > limits).any(dim=1).long() + (sums > ABSURD * limits).any(dim=1).long()
 
 
-def excess_of_far(share: Tensor, usual: Tensor, nodes: int) -> Tensor:
+def _excess(share: Tensor, usual: Tensor, nodes: int) -> Tensor:
     """The share of nodes that are far off, beyond the usual one, where they are many among so many nodes; else 0."""
     expected = max(*FAR, float(usual))
     chance = 2 * math.sqrt(expected * (1 - expected) / nodes)  # two standard errors of such a share
     return torch.where(share - usual > MANY + chance, share - usual, 0.0)
 
 
-def silent_from(excess: Tensor, absurd: Tensor) -> Tensor:
-    """From which level on nodes are not heard, by that excess and the share of nodes that are absurdly far off."""
-    return torch.where(excess > 0, 1, torch.where(absurd > 0, 2, ALL_HEARD))
+class Hearing(Method):
+    """A method that leaves out the messages of such nodes; its class has these as `fitted` fields."""
+
+    far_off_: Tensor
+    """How far the features of 98 in 100 validation nodes are off, at most, by squares, and of 99 by fourth powers.
+
+    Infinite where none is asked.
+    """
+    validated_: Tensor
+    """How many validation nodes these are."""
+    usual_far_: Tensor
+    """The share of nodes that are further off, in the graph that was fitted."""
+    silencing_: Tensor
+    """The share of nodes that are further off, beyond the usual one, where they are many in the graph that was seen
+    last, so that none of them is heard; else 0."""
+    silent_from_: Tensor
+    """From which level on nodes are not heard in that graph: 1, far off; 2, absurdly far off; 3: all are heard."""
+
+    @property
+    def distance(self) -> FeatureDistance | None:
+        """The part that says how far off a node's own features are; None where all are heard."""
+        return None
+
+    def learn_far(self, graph: PreparedGraph, held_out: Tensor) -> None:
+        """What is usual, of the graph that is fitted and of its validation nodes, a mask."""
+        self.far_off_ = torch.full((2,), torch.inf, device=graph.device)
+        self.validated_ = held_out.sum()
+        self.silencing_ = torch.zeros((), dtype=torch.float64, device=graph.device)
+        self.silent_from_ = torch.tensor(ALL_HEARD, device=graph.device)
+        if self.distance is not None:
+            sums = self.distance.of_graph(graph)[held_out]
+            self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal().clone()
+        self.usual_far_ = (self.levels(graph) > 0).double().mean()
+
+    def levels(self, graph: PreparedGraph) -> Tensor:
+        """How far off each node's features are: 0, 1 or 2."""
+        if self.distance is None or isinstance(graph.data, NodeTypeGraph):  # whose model reads edges of every type
+            return torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
+        return levels(self.distance.of_graph(graph), self.far_off_)
+
+    def looking_at(self, graph: PreparedGraph) -> Self:
+        """The same, that hears no node which is absurdly far off, nor one that is far off, if there are many."""
+        found = self.levels(graph)
+        return self.with_far((found > 0).double().mean(), (found > 1).double().mean(), len(found))
+
+    def with_far(self, share: Tensor, absurd: Tensor, nodes: int) -> Self:
+        """The same by the shares of a graph's nodes that are far off and absurdly so, and how many nodes it has."""
+        new = copy.copy(self)
+        new.silencing_ = _excess(share, self.usual_far_, min(nodes, int(self.validated_)))
+        new.silent_from_ = torch.where(new.silencing_ > 0, 1, torch.where(absurd > 0, 2, ALL_HEARD))
+        return new
+
+    @property
+    def silences(self) -> bool:
+        """Whether some nodes are not heard in the graph that was seen last."""
+        return int(self.silent_from_) < ALL_HEARD
+
+    def heard(self, outputs: Outputs) -> Outputs:
+        """The outputs without the edges that lead from nodes that are not heard."""
+        return outputs.without_messages(self.levels(outputs.graph) >= self.silent_from_) if self.silences else outputs

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from gnnsafe.errors import require
 from gnnsafe.graph import node_mask
-from gnnsafe.hetero import NodeTypeGraph
 from gnnsafe.methods.base import Method, fitted
 from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.degree_balance import DegreeBalance
@@ -26,8 +25,7 @@ from gnnsafe.methods.out_degree import OutDegree
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
-from gnnsafe.methods.rows import quantiles
-from gnnsafe.methods.silence import ABSURD, ALL_HEARD, BEYOND, FAR, excess_of_far, levels, silent_from
+from gnnsafe.methods.silence import ABSURD, BEYOND, Hearing
 from gnnsafe.methods.spread import Spread, spread_of
 from gnnsafe.methods.weighing import (
     Weights,
@@ -42,7 +40,6 @@ from gnnsafe.methods.weighing import (
     usual_shares,
 )
 from gnnsafe.outputs import Outputs
-from gnnsafe.prepared import PreparedGraph
 from gnnsafe.scores import saturated
 
 __all__ = ["TwoScale"]
@@ -72,7 +69,7 @@ def _surroundings() -> tuple[Method, ...]:
 
 
 @dataclass
-class TwoScale(Method):
+class TwoScale(Hearing):
     """Own evidence a and the surroundings' b: Σu E(a) + w Σv E(b), E = −log p, weights read from the graph (ours).
 
     E says how rare a score is among ID validation nodes, for own evidence among those of about the same in-degree;
@@ -131,17 +128,10 @@ class TwoScale(Method):
     least_: Tensor = fitted()
     """What each part's scores are told apart from, −∞ where all are."""
     far_off_: Tensor = fitted()
-    """How far the features of 98 in 100 validation nodes are off, at most, by squares, and of 99 by fourth powers.
-
-    Infinite where none is asked.
-    """
+    validated_: Tensor = fitted()
     usual_far_: Tensor = fitted()
-    """The share of nodes that are further off, in the graph that was fitted."""
     silencing_: Tensor = fitted()
-    """The share of nodes that are further off, beyond the usual one, where they are many in the graph that was seen
-    last, so that none of them is heard; else 0."""
     silent_from_: Tensor = fitted()
-    """From which level on nodes are not heard in that graph: 1, far off; 2, absurdly far off; 3: all are heard."""
 
     def __post_init__(self) -> None:
         for name in KINDS:
@@ -179,12 +169,7 @@ class TwoScale(Method):
         self.least_ = torch.tensor(
             [_least(method) for method in self.parts()], dtype=scores.dtype, device=scores.device
         )
-        self.far_off_, self.silencing_ = scores.new_full((2,), torch.inf), torch.zeros_like(degrees[0])
-        self.silent_from_ = torch.full_like(degrees[0], ALL_HEARD, dtype=torch.int64)
-        if self.distance is not None:
-            sums = self.distance.of_graph(outputs.graph)[held_out]
-            self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal().clone()
-        self.usual_far_ = (self.levels(outputs.graph) > 0).double().mean()
+        self.learn_far(outputs.graph, held_out)
         self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
         rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
         self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
@@ -200,33 +185,6 @@ class TwoScale(Method):
         again = any(isinstance(method, OutOfPlace) for method in self.unlike)
         found = (method for method in self.unlike if isinstance(method, FeatureDistance) and again)
         return next(found, None)
-
-    def levels(self, graph: PreparedGraph) -> Tensor:
-        """How far off each node's features are: 0, 1 or 2."""
-        if self.distance is None or isinstance(graph.data, NodeTypeGraph):  # whose model reads edges of every type
-            return torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
-        return levels(self.distance.of_graph(graph), self.far_off_)
-
-    def looking_at(self, graph: PreparedGraph) -> TwoScale:
-        """The same, that hears no node which is absurdly far off, nor one that is far off, if there are many."""
-        found = self.levels(graph)
-        return self.with_far((found > 0).double().mean(), (found > 1).double().mean(), len(found))
-
-    def with_far(self, share: Tensor, absurd: Tensor, nodes: int) -> TwoScale:
-        """The same by the shares of a graph's nodes that are far off and absurdly so, and how many nodes it has."""
-        new = copy.copy(self)
-        new.silencing_ = excess_of_far(share, self.usual_far_, min(nodes, len(self.known_)))
-        new.silent_from_ = silent_from(new.silencing_, absurd)
-        return new
-
-    @property
-    def silences(self) -> bool:
-        """Whether some nodes are not heard in the graph that was seen last."""
-        return int(self.silent_from_) < ALL_HEARD
-
-    def heard(self, outputs: Outputs) -> Outputs:
-        """The outputs without the edges that lead from nodes that are not heard."""
-        return outputs.without_messages(self.levels(outputs.graph) >= self.silent_from_) if self.silences else outputs
 
     def rows(self, outputs: Outputs) -> Tensor:
         """E of every part at every node, [nodes, parts]; NaN where it says nothing."""
