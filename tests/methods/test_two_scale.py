@@ -394,7 +394,8 @@ def test_scattered_nodes_explain_their_neighbours_and_regions_do_not():
     some = torch.tensor([0.05, 0.0, 0.02, 0.01]).double()  # x = 0.05
     first = torch.tensor([True, False, False, False])
     found, zero = Weights.of(some, 2, 1, first, NONE), torch.tensor(0.0).double()
-    assert float(explaining(found, zero)) == pytest.approx(0.05 / 0.055)
+    assert float(found.regions) == pytest.approx(0.005**2 / (0.005**2 + 0.055**2))  # t: hardly any
+    assert float(explaining(found, zero)) == pytest.approx((1 - float(found.regions)) * 0.05 / 0.055)
     assert float(explaining(found, zero + 1)) == 0.0  # no usual node is left
     calm = Weights.of(torch.zeros(4).double(), 2, 1, first, NONE)
     assert float(explaining(calm, zero)) == 0.0

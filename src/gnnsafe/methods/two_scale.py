@@ -348,5 +348,5 @@ def _least(method: Method) -> float:
     if not isinstance(method, DiffusedKNN) or len(method.bank_) < 2:
         return -torch.inf
     some = method.bank_[:: -(-len(method.bank_) // PAIRED)].double()
-    apart = torch.cdist(some, some)[torch.ones(len(some), len(some)).triu(1).bool().to(some.device)]
-    return RESOLUTION * float(apart.median())
+    above = torch.ones(len(some), len(some), dtype=torch.bool, device=some.device).triu(1)
+    return RESOLUTION * float(torch.cdist(some, some)[above].median())

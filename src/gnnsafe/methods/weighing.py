@@ -32,7 +32,7 @@ p-values compare −log p(z' − δ), z' = z with w' = w g for w, so that own ev
     nodes' Q), Q the quantile ½ − ¼ t of z';
 in z' evidence above its mean, of what reads neighbours, counts 1 − k ¾ A² / (A² + e²) times: e = max(0, z' − δ − the
     calibration nodes' quantile 0.9) is how odd the node is, A the mean e of its in-neighbours, who may be the reason,
-    k = (1 − g) x / (0.005 + x), and 0 where far nodes are not heard.
+    k = (1 − g) (1 − t) x / (0.005 + x), and 0 where far nodes are not heard.
 
 So evidence that finds nothing in a graph adds little noise to what another finds there (u, v); what the surroundings
 say counts little where odd nodes are scattered, and most where they stand together (where it does not matter whether a
@@ -103,9 +103,8 @@ def excess(evidence: Tensor, usual: Tensor, known: int) -> Tensor:
 
 def counted_excess(counts: Tensor, usual: Tensor, known: int) -> Tensor:
     """The same by what is `counted` of all nodes, less what chance puts into the share of fewer nodes than `known`."""
-    errors = (RARE * (1 - RARE) / size for size in (counts[1].clamp(min=1), torch.tensor(float(max(known, 1)))))
-    of_graph, of_known = (error.sqrt() for error in errors)
-    chance = 2 * (of_graph - of_known.to(of_graph)).clamp(min=0)
+    share, nodes = RARE * (1 - RARE), counts[1].clamp(min=1)
+    chance = 2 * ((share / nodes).sqrt() - math.sqrt(share / max(known, 1))).clamp(min=0)
     return (_rare_shares(counts) - usual - chance).clamp(min=0)
 
 
@@ -181,7 +180,7 @@ def added(weights: Weights, left: Tensor, values: Spread, known: Tensor) -> Tens
 
 def explaining(weights: Weights, left: Tensor) -> Tensor:
     """k: how far odd in-neighbours may be the reason why nodes are odd."""
-    return (1 - left) * weights.scattered / (FLOOR + weights.scattered)
+    return (1 - left) * (1 - weights.regions) * weights.scattered / (FLOOR + weights.scattered)
 
 
 def oddness(values: Tensor, known: Tensor, shift: Tensor) -> Tensor:
