@@ -293,3 +293,14 @@ def test_a_few_absurd_rows_are_found_and_nobody_is_flagged_with_them(backbone, c
     assert min(why.evidence, key=lambda one: one.p_value or 1.0).says == FeatureDistance.says
     assert "their neighbours are judged without them" in str(why)
     torch.testing.assert_close(detector.score(data, batch_size=400), decided.scores, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("fitted", "asked"), [("csr", "dense"), ("dense", "csr")])
+@pytest.mark.parametrize("value", [1.0, 0.1, 1 / 7])
+def test_rounding_is_not_far_off_where_all_features_are_the_same(detector, value, fitted, asked):
+    """Sums of such features are 0 or 1e-18, as sparse and dense ones are rounded: neither is a hundred times as far."""
+    dense = changed(world(1), x=torch.full((NODES, FEATURES), value))
+    given = {"dense": dense, "csr": changed(dense, x=dense.x.to_sparse_csr())}
+    again = Detector(detector.classifier.model, TwoScale(surroundings=(OutOfPlace(),))).fit(given[fitted])
+    torch.testing.assert_close(again.score(given[asked]), again.score(given[fitted]), rtol=1e-5, atol=1e-5)
+    assert not again.method.silences

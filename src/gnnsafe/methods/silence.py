@@ -27,13 +27,14 @@ from gnnsafe.methods.rows import quantiles
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
 
-__all__ = ["ABSURD", "BEYOND", "Hearing", "levels"]
+__all__ = ["BEYOND", "Hearing", "absurd", "levels"]
 
 FAR = (0.02, 0.01)  # the shares of validation nodes whose features are called far off by squares, by fourth powers
 MANY = 0.005  # of all nodes, beyond the usual share and chance: with so many that are far off none of them is heard
 ABSURD = 100.0  # times as far off as is called far
 BEYOND = 500.0  # more of E, of which float64 still has the exponential
 ROUNDING = 1e-4  # of a distance, relative to it
+NOTHING = 1e-5  # a sum of which rounding may be all: where validation nodes have the same features, none is off by less
 ALL_HEARD = 3  # a level that no node has
 
 
@@ -44,8 +45,20 @@ def levels(sums: Tensor, limits: Tensor) -> Tensor:
     [0, 1, 2]
     """
     require(limits.shape == (2,), "far_off_", "be of shape [2]", list(limits.shape), "fit again")
-    limits = limits * (1 + ROUNDING)
-    return (sums > limits).any(dim=1).long() + (sums > ABSURD * limits).any(dim=1).long()
+    return (sums > _rounded(limits)).any(dim=1).long() + absurd(sums, limits).any(dim=1).long()
+
+
+def absurd(sums: Tensor, limits: Tensor) -> Tensor:
+    """Whether each sum is absurdly large, by the largest that are not far off.
+
+    >>> absurd(torch.tensor([200.0, 201.0]), torch.tensor(2.0)).tolist()
+    [False, True]
+    """
+    return sums > ABSURD * _rounded(limits)
+
+
+def _rounded(limits: Tensor) -> Tensor:
+    return (limits * (1 + ROUNDING)).clamp(min=NOTHING)
 
 
 def _excess(share: Tensor, usual: Tensor, nodes: int) -> Tensor:

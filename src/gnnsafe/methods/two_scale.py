@@ -25,7 +25,7 @@ from gnnsafe.methods.out_degree import OutDegree
 from gnnsafe.methods.out_of_place import OutOfPlace
 from gnnsafe.methods.propagated import Propagated
 from gnnsafe.methods.reasons import Reasons, centred_addends, graph_in_words
-from gnnsafe.methods.silence import ABSURD, BEYOND, Hearing
+from gnnsafe.methods.silence import BEYOND, Hearing, absurd
 from gnnsafe.methods.spread import Spread, spread_of
 from gnnsafe.methods.weighing import (
     Weights,
@@ -322,7 +322,7 @@ class TwoScale(Hearing):
                 evidence[asked.nonzero(), columns] = compared.rarity(*those, among=among)
         for number, method in enumerate(self.parts()):
             if method is self.distance:
-                evidence[:, number] += torch.where(scores[:, number] > ABSURD * self.far_off_[0], BEYOND, 0.0)
+                evidence[:, number] += torch.where(absurd(scores[:, number], self.far_off_[0]), BEYOND, 0.0)
         return evidence
 
     def _ways(self) -> list[str]:
