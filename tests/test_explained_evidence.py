@@ -80,7 +80,7 @@ def test_addends_by_hand():
         "Together that is as rare as one ID node in 99 (-log p = 4.59).",
         "Odd nodes are unlike their neighbours in this graph (t = 0.00), which as a whole is usual (openness 0.00): "
         "surroundings count little (w = 0.25 of 2).",
-        "Many nodes have features that are far off: their neighbours are judged without them.",
+        "Some nodes have features that are far off: their neighbours are judged without them.",
         "p-values compare 3.59: without 1.00 of its evidence, by which usual nodes of this graph lie above ID nodes.",
     )
 
@@ -94,10 +94,10 @@ def test_words_about_a_graph():
         "Together that is as rare as one ID node in 7 (-log p = 2).",
         "It does not show whether odd nodes stand together in this graph (t = 0.50), "
         "which as a whole is half odd (openness 0.50): surroundings count in part (w = 1.12 of 2).",
-        "Many nodes have features that are far off: their neighbours are judged without them.",
+        "Some nodes have features that are far off: their neighbours are judged without them.",
         "p-values compare 1.25: without what its surroundings say (-1.50) and without the 2.00 that the graph adds "
         "to every score and without 0.50 of its evidence, by which usual nodes of this graph lie above ID nodes and "
-        "without 0.75 of it, which in-neighbours that are odd themselves may explain.",
+        "without 0.75 of its evidence, which in-neighbours that are odd themselves may explain.",
     )
     odd = graph_in_words(
         regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, explained=0.0, rarity=1e30,

@@ -87,13 +87,14 @@ def graph_in_words(
     without = [f"what its surroundings say ({around:+.2f})"] * (abs(around) >= TOLD)
     without += [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
     without += [f"{shift:.2f} of its evidence, by which usual nodes of this graph lie above ID nodes"] * (shift >= TOLD)
-    without += [f"{explained:.2f} of it, which in-neighbours that are odd themselves may explain"] * (explained >= TOLD)
+    may = "which in-neighbours that are odd themselves may explain"
+    without += [f"{explained:.2f} of its evidence, {may}"] * (explained >= TOLD)
     return (
         f"Together that is as rare as one ID node in {how_rare} (-log p = {rarity:.4g}).",
         f"{_by(regions, together)} in this graph (t = {regions:.2f}), "
         f"which as a whole is {_by(openness, ('usual', 'half odd', 'odd'))} (openness {openness:.2f}): "
         f"surroundings count {much} (w = {surroundings:.2f} of 2).",
-        *(["Many nodes have features that are far off: their neighbours are judged without them."] * (silencing > 0)),
+        *(["Some nodes have features that are far off: their neighbours are judged without them."] * (silencing > 0)),
         *([f"p-values compare {compared:.4g}: without {' and without '.join(without)}."] if without else []),
     )
 
