@@ -133,9 +133,9 @@ class TestFigures:
         assert one["expected_false_alarms"] == pytest.approx(6.0)
         assert sum(bar["nodes"] for bar in one["histogram"]) == 120
         assert sum(bar["flagged"] for bar in one["histogram"]) == one["flagged"]
-        write_graph(folder / "other", block_graph(seed=1))  # none of whose nodes is compared with its own last digit
-        (other,) = json.loads(call("score d other --out other.csv --json")[1])["graphs"]
-        code, out, _ = call("score d other --engine duckdb --out rows --json")
+        write_graph(folder / "new", block_graph(seed=1))  # none of whose nodes is compared with its own last digit
+        (other,) = json.loads(call("score d new --out new.csv --json")[1])["graphs"]
+        code, out, _ = call("score d new --engine duckdb --out rows --json")
         (stored,) = json.loads(out)["graphs"]
         assert (code, stored.keys()) == (0, one.keys())
         assert (stored["nodes"], stored["flagged"]) == (120, other["flagged"])
