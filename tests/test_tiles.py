@@ -54,13 +54,16 @@ def test_edges_by_target_are_a_stable_sort(kernels, graph, rows):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("side", [20, 1000])
 def test_many_parts_blocks_and_threads(monkeypatch, threads, side):
-    for name, size in (("BLOCK", 64), ("FEW", 1)):
+    for name, size in (("BLOCK", 64), ("FEW", 1), ("FEW_TO_SUM", 1)):
         monkeypatch.setattr(tiles, name, size)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rng = np.random.default_rng(0)
     edge_index, values = rng.integers(100, size=(2, 5000)), rng.integers(50, size=100).astype(float)
     expected = np.bincount(edge_index[1], weights=values[edge_index[0]], minlength=100)
-    np.testing.assert_array_equal(Tiles(edge_index, 100, side=side).sums(values), expected)
+    summed = Tiles(edge_index, 100, side=side)
+    assert (summed.rows, len(summed.parts)) == ((5, 8) if side == 20 else (1, 2))
+    np.testing.assert_array_equal(summed.sums(values), expected)
+    np.testing.assert_array_equal(summed.degrees(), np.bincount(edge_index[1], minlength=100))
     starts, sources = by_target(edge_index, 100, rows=side)
     np.testing.assert_array_equal(sources, edge_index[0][np.argsort(edge_index[1], kind="stable")])
     np.testing.assert_array_equal(np.diff(starts), np.bincount(edge_index[1], minlength=100))

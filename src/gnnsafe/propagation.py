@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -262,19 +263,19 @@ def _edges_of(edge_index: Tensor | Edges, values: Tensor) -> Edges:
 def _summed(values: Tensor, edges: Edges, steps: int, alpha: float, isolated: Isolated) -> Tensor:
     """The same without a matrix, by sums along the edges in double precision."""
     tiles = Tiles(edges.index.numpy(), edges.num_nodes)
-    degrees = torch.from_numpy(tiles.degrees())
-    alone = degrees == 0 if isolated == "keep" else None
-    result, count = values.detach().double(), degrees.clamp_(min=1).double()
+    degrees = tiles.degrees()
+    alone = degrees == 0 if isolated == "keep" else False
+    result, count = values.detach().double().numpy(), np.maximum(degrees, 1)
     for _ in range(steps):
-        mean = torch.from_numpy(tiles.sums(result.numpy())).div_(count)
-        if alone is not None:
-            mean = torch.where(alone, result, mean)
-        result = torch.lerp(mean, result, alpha)
-    return result.to(values.dtype)
+        mean = tiles.sums(result)
+        mean /= count
+        np.copyto(mean, result, where=alone)
+        result = mean + alpha * (result - mean)  # exact where the mean equals the value
+    return torch.from_numpy(result).to(values.dtype)
 
 
 def mixed(values: Tensor, matrix: Matrix, steps: int, alpha: float) -> Tensor:
     """(αI + (1−α)A)^K s."""
     for _ in range(steps):
-        values = torch.lerp(matrix @ values, values, alpha)  # exact where the mean equals the value
+        values = (matrix @ values).lerp_(values, alpha)  # exact where the mean equals the value
     return values
