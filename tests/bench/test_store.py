@@ -111,10 +111,12 @@ def test_records_that_are_not_comparable_are_left_out_and_counted(record, change
     assert list(preferred.left_out.values()) == [2]
 
 
-def test_other_data_sets_backbones_and_protocols_stand_beside(record):
+def test_other_data_sets_and_rows_of_orders_of_methods_stand_beside(record):
     records = [
         record(dataset="twitch", data="another"), record(backbone="gat"), record(method="Energy"),
         record(protocol="rigorous", objective_repr="another"), record(),
+        record(method="GNNSafe", versions={"gnnsafe": "0.0.9", "torch": "2"}),  # of other code, as is the next
+        record(backbone="mlp", versions={"gnnsafe": "0.0.9", "torch": "2"}),
     ]  # fmt: skip
     assert sorted(map(repr, select(records).records)) == sorted(map(repr, records))
 

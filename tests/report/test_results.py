@@ -48,6 +48,18 @@ def test_protocols_and_backbones_have_sections_of_their_own(record):
     ]
 
 
+def test_rows_of_an_order_may_be_of_two_codes_which_are_named(record):
+    of_another = {"gnnsafe": "2", "torch": "2"}
+    edited = [record(method=f"M{k}", versions=of_another) for k in range(6)]
+
+    def lead(*records):
+        return study_document(records, {}).lead[0]
+
+    assert "3 records of gnnsafe 1 (1 record of M0: 2), torch 2;" in lead(record(), record(seed=1), edited[0])
+    assert "7 records of gnnsafe 2 (1 record of MSP: 1), torch 2;" in lead(record(), *edited)
+    assert " (6 records of 6 methods: 2), " in lead(*(record(seed=seed) for seed in range(7)), *edited)
+
+
 def test_a_curve_is_the_mean_of_seeds_and_graphs(records, values):
     chart = next(s.chart for s in study_document(records, {}).sections if s.title == "ROC curves")
     points = values(chart, chart)

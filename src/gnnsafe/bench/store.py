@@ -159,19 +159,19 @@ class Selection(NamedTuple):
     left_out: Counter[str]
 
 
-# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable; each
-# protocol has tables of its own.
+def _row(record: Record) -> tuple[Hashable, ...]:
+    """The row of an order of methods that it counts in: of one code, which may be another than the other rows'."""
+    return record.protocol, record.selection, record.backbone, record.method
+
+
+# Within each group (of all records, of a data set's, …) only records with one and the same value are comparable.
 CRITERIA: list[tuple[Callable[[Record], Hashable], Callable[[Record], Hashable], str]] = [
-    (lambda r: None, lambda r: r.versions["gnnsafe"], "of gnnsafe {0.versions[gnnsafe]}"),
+    (_row, lambda r: r.versions["gnnsafe"], "of gnnsafe {0.versions[gnnsafe]}"),
     (lambda r: None, lambda r: r.versions["torch"], "of torch {0.versions[torch]}"),
     (lambda r: None, lambda r: r.epochs, "of {0.epochs} epochs"),
     (lambda r: r.dataset, lambda r: r.data, "of other data for {0.dataset}"),
-    (lambda r: r.method, lambda r: r.versions.get("method", ""), "of other code for {0.method}"),
-    (
-        lambda r: (r.protocol, r.selection, r.dataset, r.shift, r.backbone, r.method),
-        lambda r: r.settings,
-        "of other settings for {0.method}",
-    ),
+    (_row, lambda r: r.versions.get("method", ""), "of other code for {0.method}"),
+    (lambda r: (*_row(r), r.dataset, r.shift), lambda r: r.settings, "of other settings for {0.method}"),
 ]
 
 

@@ -35,7 +35,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "nodes kept, spread over seeds, the audit (of the records, or of those in their folder 'audit'), and those of "
         "the paper's figures that were run; as one page that works offline, as Markdown, LaTeX and CSV, and each chart "
         "as SVG, PNG and PDF. Prints the order of methods, or all of it in the --format asked for. Records not "
-        "comparable with the last ones (another version, data or settings) are left out and counted."
+        "comparable with the last ones of the same method, protocol and backbone (another version, data or settings) "
+        "are left out and counted; where methods are of several versions, the first lines say which."
     )
     parser.epilog = examples("gnnsafe report results/", "gnnsafe report results/ --format markdown")
     parser.epilog += "Exit code: 0, or 1 where a run among the records failed."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 FIGURES_FOLDER = "figures"
+NAMED = 5  # methods that the first lines name; of more they say how many
 PAPER = ("paper", "gcn")  # protocol and backbone of the paper's tables
 READING = (
     "Percent: mean ± standard deviation over seeds, and beside it what the paper published, from one seed. AUPR and "
@@ -118,15 +120,25 @@ def _of(table: tuple[str, str], records: Sequence[Record]) -> list[Record]:
 def _lead(records: Sequence[Record]) -> list[str]:
     seeds, methods = len({record.seed for record in records}), len({record.method for record in records})
     settings = len({(record.dataset, record.shift) for record in records})
-    versions = records[-1].versions
     # a training that several shifts share has the same seconds in each
     trainings = {(r.dataset, r.seed, r.backbone, r.objective_repr, r.lr, r.seconds["train"]) for r in records}
     return [
         f"{_count(methods, 'method')} in {_count(settings, 'setting')}, up to {_count(seeds, 'seed')}; "
-        f"{_count(len(records), 'record')} of gnnsafe {versions['gnnsafe']}, torch {versions['torch']}; "
+        f"{_count(len(records), 'record')} of gnnsafe {_codes(records)}, torch {records[-1].versions['torch']}; "
         f"{sum(training[-1] for training in trainings) / 60:.0f} minutes of training, one thread each.",
         "Made by 'gnnsafe report' from the records of 'gnnsafe bench'.",
     ]
+
+
+def _codes(records: Sequence[Record]) -> str:
+    """The code that most of them are of, and which methods' records are of another."""
+    first, *others = Counter(record.versions["gnnsafe"] for record in records).most_common()
+    texts = []
+    for code, count in others:
+        methods = sorted({record.method for record in records if record.versions["gnnsafe"] == code})
+        named = ", ".join(methods) if len(methods) <= NAMED else _count(len(methods), "method")
+        texts.append(f"{_count(count, 'record')} of {named}: {code}")
+    return f"{first[0]} ({'; '.join(texts)})" if texts else first[0]
 
 
 def _count(number: int, what: str) -> str:
