@@ -222,8 +222,9 @@ def test_the_model_runs_once_for_fit_and_calibrate(blocks):
     assert len(calls) == fitted + 1
 
 
-@pytest.mark.parametrize("how", ["as it was", "written to", "behind torch's back", "another"])
-def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("how", ["as it was", "written to", "behind torch's back", "its edges, behind", "another"])
+def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how, undirected):
     class Counted(GCN):
         calls = 0
 
@@ -232,17 +233,19 @@ def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how):
             return super().forward(x, edge_index)
 
     model = Counted(8, 16, 3)
-    detector = Detector(model, "gnnsafe").fit(blocks)
+    detector = Detector(model, "gnnsafe", undirected=undirected).fit(blocks)
     if how == "written to":
         blocks.x[0] += 1
     elif how == "behind torch's back":
         blocks.x.numpy()[0] += 1
+    elif how == "its edges, behind":
+        blocks.edge_index.numpy()[:, 0] = 0
     elif how == "another":
         blocks = blocks.clone()
     before = Counted.calls
     detector.calibrate(blocks)
     assert Counted.calls == before + (how != "as it was")
-    fresh = Detector(model, "gnnsafe").fit(blocks.clone()).calibrate(blocks.clone())
+    fresh = Detector(model, "gnnsafe", undirected=undirected).fit(blocks.clone()).calibrate(blocks.clone())
     if how in ("as it was", "another"):
         assert torch.equal(detector.calibration_.scores, fresh.calibration_.scores)
 

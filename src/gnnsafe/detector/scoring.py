@@ -102,7 +102,8 @@ class Scorer:
             InputError: The graph breaks a rule, or the method cannot be fitted on it.
         """
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
-        graph = self._graph(data)
+        given = self._admitted(data)
+        graph = self._both_ways(given)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
         before = self._numbers()
         outputs = self._outputs(graph, first=True)
@@ -118,7 +119,8 @@ class Scorer:
         self.used_ = UsedNodes.of(graph, mask, validation)
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
-        self._fitted = graph, outputs, self._state(graph)
+        KnownNodes.of(given, mask)  # whose hashes stay with it: `calibrate` sees by them whether it was written to
+        self._fitted = given, outputs, self._state(given)
         log.info("%r fitted on %d training nodes", self.method, int(mask.sum()))
         return self
 
@@ -153,7 +155,7 @@ class Scorer:
         known, self._fitted = self._fitted, None
         if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data):
             self.check_weights()
-            return (known[0] if data is known[0] else known[0].labelled_as(data)), known[1]
+            return self._both_ways(known[0] if data is known[0] else known[0].labelled_as(data)), known[1]
         graph = self.prepared(data)
         return graph, self._outputs(graph)
 
@@ -172,12 +174,14 @@ class Scorer:
         shared = getattr(data, "x", None) is graph.x and getattr(data, "edge_index", None) is graph.edge_index
         return bare and shared and KnownNodes.unchanged(graph)
 
-    def _graph(self, data: Any) -> PreparedGraph:
+    def _admitted(self, data: Any) -> PreparedGraph:
         if self.node_type is not None:
             data = node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         check_feature_names(data, self.feature_names_)
-        graph = admit(data, num_features=self.num_features_)
+        return admit(data, num_features=self.num_features_)
+
+    def _both_ways(self, graph: PreparedGraph) -> PreparedGraph:
         return graph.both_ways() if self.undirected else graph
 
     def prepared(self, data: Any) -> PreparedGraph:
@@ -197,7 +201,7 @@ class Scorer:
             raise NotFittedError(f"{self!r} is not fitted; call fit(data) on the training graph first")
         self._fitted = None
         self.check_weights()
-        graph = self._graph(data)
+        graph = self._both_ways(self._admitted(data))
         if self.passed_ is not None and (passed := self._passed(graph)) != self.passed_:
             held, now = (", ".join(names) or "none" for names in (self.passed_, passed))
             require(False, "data", f"hold of what the forward takes what the training graph held: {held}", now)
