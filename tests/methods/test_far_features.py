@@ -304,3 +304,38 @@ def test_rounding_is_not_far_off_where_all_features_are_the_same(detector, value
     again = Detector(detector.classifier.model, TwoScale(surroundings=(OutOfPlace(),))).fit(given[fitted])
     torch.testing.assert_close(again.score(given[asked]), again.score(given[fitted]), rtol=1e-5, atol=1e-5)
     assert not again.method.silences
+
+
+@pytest.fixture(scope="module")
+def topics():
+    benchmark = gnnsafe.load_benchmark("synthetic", shift="feature", nodes=600, edges=3000, features=32, classes=4)
+    torch.manual_seed(0)
+    model = GCN(32, 32, 4)
+    gnnsafe.train(model, benchmark.id, objective=gnnsafe.CrossEntropy(), epochs=40)
+    return benchmark.id, benchmark.ood["feature"], model
+
+
+@pytest.mark.filterwarnings("ignore:.*nodes are flagged")  # all are odd
+@pytest.mark.parametrize("where", ["train_mask", "val_mask", "test_mask"])
+@pytest.mark.parametrize("node", [0, 3, 5])
+def test_an_absurd_row_in_the_graph_that_is_fitted_spoils_no_rate(topics, where, node):
+    clean, odd, model = topics
+    spoilt = changed(clean, x=clean.x.clone())
+    spoilt.x[spoilt[where].nonzero()[node], 3] = 1e6
+    detector = Detector(model).fit(spoilt).calibrate(spoilt)
+    for graph in (spoilt, clean):
+        assert detector.predict(graph, false_alarm=0.05)[clean.test_mask].float().mean() < 0.08
+    assert detector.predict(odd, false_alarm=0.05)[odd.mask].float().mean() > 0.9
+
+
+def test_many_far_training_nodes_are_learnt_from(topics):
+    clean, _, model = topics
+    spoilt = changed(clean, x=clean.x + 1e3 * (clean.train_mask & (torch.arange(600) % 2 == 0))[:, None])
+    outputs = gnnsafe.Outputs.of(model, spoilt)
+    assert torch.equal(TwoScale().learn_far(outputs, clean.y, clean.train_mask, clean.val_mask), clean.train_mask)
+    spoilt.x[clean.train_mask] = clean.x[clean.train_mask]
+    first = int(clean.train_mask.nonzero()[0])
+    spoilt.x[first] += 1e3
+    outputs = gnnsafe.Outputs.of(model, spoilt)
+    taught = TwoScale().learn_far(outputs, clean.y, clean.train_mask, clean.val_mask)
+    assert (clean.train_mask & ~taught).nonzero().flatten().tolist() == [first]

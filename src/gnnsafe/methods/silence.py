@@ -61,6 +61,17 @@ def _rounded(limits: Tensor) -> Tensor:
     return (limits * (1 + ROUNDING)).clamp(min=NOTHING)
 
 
+def _sums_and_limits(distance: FeatureDistance, graph: PreparedGraph, held_out: Tensor) -> tuple[Tensor, Tensor]:
+    """All nodes' sums, and those that 98 and 99 in 100 held-out nodes do not exceed."""
+    sums = distance.of_graph(graph)
+    return sums, quantiles(sums[held_out], [1 - share for share in FAR]).diagonal().clone()
+
+
+def _few(some: Tensor, of: Tensor) -> bool:
+    """Whether so few of the nodes in a mask are among some that the others can do without them."""
+    return 0 < int(some.sum()) <= max(1, FAR[0] * int(of.sum())) < int(of.sum())
+
+
 def _excess(share: Tensor, usual: Tensor, nodes: int) -> Tensor:
     """The share of nodes that are far off, beyond the usual one, where they are many among so many nodes; else 0."""
     expected = max(*FAR, float(usual))
@@ -91,16 +102,25 @@ class Hearing(Method):
         """The part that says how far off a node's own features are; None where all are heard."""
         return None
 
-    def learn_far(self, graph: PreparedGraph, held_out: Tensor) -> None:
-        """What is usual, of the graph that is fitted and of its validation nodes, a mask."""
+    def learn_far(self, outputs: Outputs, y: Tensor, mask: Tensor, held_out: Tensor) -> Tensor:
+        """What is usual, of the graph that is fitted and of its validation nodes, a mask; and whom to hear in it.
+
+        Returns:
+            The training nodes to learn from: all in the mask but, where they are few, those that are absurdly far off
+            beside the validation nodes. They would be the measure of what is far.
+        """
+        graph = outputs.graph
         self.far_off_ = torch.full((2,), torch.inf, device=graph.device)
         self.validated_ = held_out.sum()
-        self.silencing_ = torch.zeros((), dtype=torch.float64, device=graph.device)
-        self.silent_from_ = torch.tensor(ALL_HEARD, device=graph.device)
         if self.distance is not None:
-            sums = self.distance.of_graph(graph)[held_out]
-            self.far_off_ = quantiles(sums, [1 - share for share in FAR]).diagonal().clone()
-        self.usual_far_ = (self.levels(graph) > 0).double().mean()
+            odd = mask & absurd(*_sums_and_limits(FeatureDistance().fit(outputs, y, held_out), graph, held_out))[:, 0]
+            mask = mask & ~odd if _few(odd, mask) else mask
+            self.far_off_ = _sums_and_limits(self.distance.fit(outputs, y, mask), graph, held_out)[1]
+        found = self.levels(graph)
+        self.usual_far_ = (found > 0).double().mean()
+        self.silencing_ = torch.zeros_like(self.usual_far_)
+        self.silent_from_ = torch.where((found > 1).any(), 2, ALL_HEARD)
+        return mask
 
     def levels(self, graph: PreparedGraph) -> Tensor:
         """How far off each node's features are: 0, 1 or 2."""

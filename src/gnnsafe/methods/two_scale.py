@@ -163,13 +163,15 @@ class TwoScale(Hearing):
         """Fit each method, and keep its scores of the validation nodes, `val_mask` of the graph."""
         super().fit(outputs, y, mask)
         held_out = node_mask(outputs.graph, "val_mask")
-        outputs, degrees = outputs.with_embeddings(), outputs.graph.edges.in_degrees
-        scores = torch.stack([method.fit(outputs, y, mask).score(outputs) for method in self.parts()], dim=1)
+        outputs = outputs.with_embeddings()
+        mask = self.learn_far(outputs, y, mask, held_out)
+        heard = self.heard(outputs)
+        degrees = heard.graph.edges.in_degrees
+        scores = self._scores(outputs, heard, lambda part, read: part.fit(read, y, mask))
         self.calibration_, self.degrees_ = scores[held_out], degrees[held_out]
         self.least_ = torch.tensor(
             [_least(method) for method in self.parts()], dtype=scores.dtype, device=scores.device
         )
-        self.learn_far(outputs.graph, held_out)
         self.known_ = self.evidence(self.calibration_, self.degrees_, among=True)
         rows, features = self.evidence(scores, degrees), [isinstance(part, FeatureDistance) for part in self.parts()]
         self.usual_ = usual_shares(rows, self.known_, torch.tensor(features, device=rows.device))
@@ -193,8 +195,14 @@ class TwoScale(Hearing):
         require(fits, "calibration_", f"be of shape {size}", list(self.calibration_.shape), "fit again")
         outputs = outputs.with_embeddings()
         heard = self.heard(outputs)
-        scores = [method.score(outputs if isinstance(method, DEGREES) else heard) for method in self.parts()]
-        return self.evidence(torch.stack(scores, dim=1), heard.graph.edges.in_degrees)
+        return self.evidence(self._scores(outputs, heard), heard.graph.edges.in_degrees)
+
+    def _scores(
+        self, outputs: Outputs, heard: Outputs, fitted: Callable[[Method, Outputs], Method] = lambda part, read: part
+    ) -> Tensor:
+        """Of every part: degrees are those of the whole graph, all else is of what is heard in it."""
+        reads = [(part, outputs if isinstance(part, DEGREES) else heard) for part in self.parts()]
+        return torch.stack([fitted(part, read).score(read) for part, read in reads], dim=1)
 
     def for_graph(self, rows: Tensor) -> TwoScale:
         """The same with the weights of a graph, its openness, and what trouble in it has added to usual nodes."""
