@@ -181,11 +181,13 @@ def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:
     lacking, surplus = ([n for n in a if n not in b] for a, b in ((names, own), (own, names)))
     got = [f"no '{lacking[0]}'"] if lacking else []
     got += [f"'{surplus[0]}', which it does not know"] if surplus else []
+    place = next((place for place, pair in enumerate(zip(names, own, strict=False)) if len(set(pair)) > 1), 0)
     require(
         False,
         "x",
         f"have the {len(names)} features of the training graph in their order",
-        " and ".join(got) or "another order",
+        " and ".join(got) or f"another order, '{own[place]}' where '{names[place]}' was",
+        "" if got else "put them in that order",
     )
 
 
