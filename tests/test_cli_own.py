@@ -169,7 +169,9 @@ class TestTrain:
         names = ("f1", "f0", *(f"f{i}" for i in range(2, 8)))
         other = write_graph(tmp_path / "other", block_graph(seed=2), names=names)
         arguments = ["train", str(files / "graph"), "--out", str(tmp_path / "d"), "--exposure", str(other)]
-        assert "in their order (got another order)" in complaint(capsys, *arguments)
+        assert "in their order (got another order, 'f1' where 'f0' was); put them in that order" in complaint(
+            capsys, *arguments
+        )
         assert not (tmp_path / "d").exists()
 
     def test_labels_are_needed(self, files, tmp_path, capsys):
@@ -356,7 +358,7 @@ class TestScore:
         arguments = ["--out", str(tmp_path / "s.csv")]
         order = [f"f{i}" for i in range(8)]
         for names, message in (
-            (["f1", "f0", *order[2:]], "got another order"),
+            (["f1", "f0", *order[2:]], "got another order, 'f1' where 'f0' was"),
             ([*order[:7], "g"], "got no 'f7' and 'g', which it does not know"),
         ):
             graph = write_graph(tmp_path / names[-1] / names[0], data, names=tuple(names))

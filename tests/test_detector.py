@@ -533,3 +533,14 @@ def test_a_default_device_has_no_say_in_what_else_a_detector_does(blocks, tmp_pa
             assert torch.equal(ours.predict(blocks, false_alarm=0.1), expected.predict(blocks, false_alarm=0.1))
             assert str(ours.check_calibration(blocks)) == str(expected.check_calibration(blocks))
             assert ours.decide(blocks, false_alarm=0.1).to_arrow().num_rows == 120
+
+
+def test_class_numbers_are_no_labels_of_a_multilabel_model(blocks):
+    with pytest.raises(InputError, match=r"'y' must have the model's 8 labels \(got 1\)"):
+        Detector(Logits(), "gnnsafe", task="multilabel").fit(blocks)
+
+
+def test_texts_are_no_levels(blocks):
+    detector = Detector(Logits(), "energy").fit(blocks).calibrate(blocks)
+    with pytest.raises(InputError, match=r"'false_alarm' must lie in \(0, 1\) \(got '0.05'\)"):
+        detector.predict(blocks, false_alarm="0.05")

@@ -37,12 +37,16 @@ def test_masked():
     [
         ({"x": None}, r"'x' must be a torch.Tensor \(got NoneType\)"),
         ({"x": torch.rand(3)}, r"'x' must be a floating tensor of shape \[nodes, features\] \(got .* \[3\]\)"),
-        ({"x": torch.rand(0, 4)}, r"'x' must be .*\(got torch.float32 \[0, 4\]\)"),
-        ({"x": torch.ones(3, 4, dtype=torch.int64)}, r"'x' must be a floating tensor .*got torch.int64"),
+        ({"x": torch.rand(0, 4)}, r"'x' must hold at least one node \(got torch.float32 \[0, 4\]\)"),
+        (
+            {"x": torch.ones(3, 4, dtype=torch.int64)},
+            r"'x' must be a floating tensor .*got torch.int64 .*; call x.float\(\)",
+        ),
         ({"x": torch.rand(3, 4).to_sparse()}, r"'x' must be dense or torch.sparse_csr \(got torch.sparse_coo\)"),
         ({"x": torch.rand(3, 5)}, r"'x' must have 4 features \(got 5\)"),
         ({"x": torch.full((3, 4), float("nan"))}, r"'x' must be finite \(got 12 NaN or infinite of 12 values"),
         ({"edge_index": torch.tensor([[0], [4]])}, r"'edge_index' must hold node ids < 4"),
+        ({"edge_index": torch.zeros(3, 2, dtype=torch.int64)}, r"got torch.int64 \[3, 2\]\); call edge_index.t\(\)"),
         ({"edge_index": torch.tensor([0, 1])}, r"'edge_index' must be .*shape \[2, edges\]"),
     ],
 )

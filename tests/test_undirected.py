@@ -12,6 +12,7 @@ from torch_geometric.utils import to_undirected
 import gnnsafe
 from gnnsafe import Detector
 from gnnsafe.errors import InputError
+from gnnsafe.graph import changed
 from gnnsafe.methods import Degree
 
 
@@ -89,3 +90,18 @@ def test_mistakes(one_way, model):
         Detector(model, undirected=True).fit(one_way)
     with pytest.raises(InputError, match="'node_type' must be given for a HeteroData"):
         Detector(model, undirected=True).fit(HeteroData())
+
+
+@pytest.mark.parametrize("edges", [1, 3, 120])
+def test_names_of_nodes_and_classes_are_none_of_edges_however_many_these_are(blocks, model, edges):
+    detector = Detector(model, "gnnsafe", undirected=True).fit(blocks).calibrate(blocks)
+    blocks.edge_index = torch.randint(0, 120, (2, edges), generator=torch.Generator().manual_seed(0))
+    expected = detector.score(blocks)
+    blocks.node_id, blocks.class_names = [f"paper {node}" for node in range(120)], ["a", "b", "c"]
+    blocks.feature_names = [f"word {word}" for word in range(8)]
+    assert torch.equal(detector.score(blocks), expected)
+    assert changed(blocks, edge_index=blocks.edge_index[:, :0]).class_names == ["a", "b", "c"]
+    blocks.cost = torch.rand(edges, 2)
+    if edges != 120:  # else as many rows as there are nodes, too
+        with pytest.raises(InputError, match=r"be False for a graph with attributes of edges \(got cost\)"):
+            detector.score(blocks)

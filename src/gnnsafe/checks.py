@@ -82,6 +82,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
     """
     if isinstance(value, Tensor):
         return value.detach()
+    require(value is not None, name, "be an array of numbers", value)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):  # numpy's own refuses what is read-only
         return torch.utils.dlpack.from_dlpack(value)
     try:
@@ -95,9 +96,11 @@ def check_features(x: object) -> Tensor:
     """`x`, checked to be floating, [nodes, features], dense or CSR, not empty, and finite."""
     x = check_tensor("x", x, torch.strided, torch.sparse_csr)
     require(
-        x.dim() == 2 and x.shape[0] > 0 and x.is_floating_point(),
+        x.dim() == 2 and x.is_floating_point(),
         "x", "be a floating tensor of shape [nodes, features]", Shape(x),
+        "call x.float()" if x.dim() == 2 else "",
     )  # fmt: skip
+    require(x.shape[0] > 0, "x", "hold at least one node", Shape(x))
     check_places("x", x)
     check_finite("x", x)
     return x
@@ -177,6 +180,7 @@ def check_edge_index(edge_index: Tensor, num_nodes: int) -> None:
     require(
         edge_index.dim() == 2 and edge_index.shape[0] == 2 and integer,
         "edge_index", "be an int64 or int32 tensor of shape [2, edges]", Shape(edge_index),
+        "call edge_index.t()" if integer and edge_index.dim() == 2 and edge_index.shape[1] == 2 else "",
     )  # fmt: skip
     if edge_index.numel():
         low, high = (int(end) for end in torch.aminmax(edge_index))

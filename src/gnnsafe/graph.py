@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -24,10 +24,14 @@ from gnnsafe.hashing import content
 from gnnsafe.modes import without_modes
 
 __all__ = [
+    "WHOLE_GRAPH",
     "Data",
     "Graph",
+    "Kind",
+    "called",
     "changed",
     "check_feature_names",
+    "edge_attributes",
     "edges_of",
     "fingerprint",
     "kept_names",
@@ -42,6 +46,9 @@ __all__ = [
 ]
 
 
+NODES = ("x", "y", "z", "pos", "batch", "n_id", "mask")  # what PyG calls what nodes have
+WHOLE_GRAPH = ("edge_index", "feature_names", "class_names")  # that are of neither
+Kind = Literal["node", "edge"]
 TENSOR_TYPES = (Tensor, torch.nn.Parameter)
 NAME_TYPES = (str, int, float, type(None))  # what JSON has
 Data = Any  # PyG's own class, where one is made or changed; its package ships no types
@@ -174,19 +181,39 @@ def check_feature_names(graph: Graph, names: tuple[str, ...] | None) -> None:
     lacking, surplus = ([n for n in a if n not in b] for a, b in ((names, own), (own, names)))
     got = [f"no '{lacking[0]}'"] if lacking else []
     got += [f"'{surplus[0]}', which it does not know"] if surplus else []
+    place = next((place for place, pair in enumerate(zip(names, own, strict=False)) if len(set(pair)) > 1), 0)
     require(
         False,
         "x",
         f"have the {len(names)} features of the training graph in their order",
-        " and ".join(got) or "another order",
+        " and ".join(got) or f"another order, '{own[place]}' where '{names[place]}' was",
+        "" if got else "put them in that order",
     )
+
+
+def called(name: str) -> Kind | None:
+    """Whose rows an attribute of this name has; None where the name does not say."""
+    if name == "edge_index":
+        return None
+    if "edge" in name or name == "e_id":
+        return "edge"
+    return "node" if name in NODES or name.startswith("node_") or name.endswith("_mask") else None
+
+
+def edge_attributes(graph: Data) -> list[str]:
+    """Of a PyG graph the names of what its edges have: what is called so, and what is as long as they are many.
+
+    Neither what belongs to nodes nor what belongs to the whole graph by its name, as long as it may be.
+    """
+    names: list[str] = getattr(graph, "edge_attrs", list)()
+    return [name for name in names if called(name) != "node" and name not in WHOLE_GRAPH]
 
 
 def changed(graph: Data, **values: Any) -> Data:
     """A new graph with these values; all others are shared. Attributes of edges do not outlive the edges."""
     new = copy.copy(graph)
     if "edge_index" in values:
-        for name in getattr(new, "edge_attrs", list)():
+        for name in edge_attributes(new):
             if name not in values:
                 delattr(new, name)
     try:

@@ -13,7 +13,7 @@ from gnnsafe.checks import check_features, check_tensor, full_precision
 from gnnsafe.devices import chosen_device
 from gnnsafe.edges import Cache, Edges
 from gnnsafe.errors import InputError, require
-from gnnsafe.graph import changed, moved, plain, stored
+from gnnsafe.graph import changed, edge_attributes, moved, plain, stored
 from gnnsafe.modes import version
 from gnnsafe.once import once
 from gnnsafe.sparse import Matrix, Sparse, matrix, scipy_csr, sparse_enough
@@ -142,7 +142,7 @@ class PreparedGraph:
         """
         self.check_unwritten()
         data = self.data
-        held = {*getattr(data, "edge_attrs", list)(), *(name for name in stored(data) if name.startswith("edge_"))}
+        held = {*edge_attributes(data), *(name for name in stored(data) if name.startswith("edge_"))}
         own = ", ".join(sorted(held - {"edge_index"}))
         remedy = "set data to torch_geometric.transforms.ToUndirected()(data), and leave undirected out"
         require(not own, "undirected", "be False for a graph with attributes of edges", own, remedy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,17 +11,13 @@ from torch import Tensor
 
 from gnnsafe.edges import Edges
 from gnnsafe.errors import require
-from gnnsafe.graph import Data, changed, stored
+from gnnsafe.graph import WHOLE_GRAPH, Data, Kind, called, changed, stored
 from gnnsafe.prepared import PreparedGraph
 from gnnsafe.sparse import csr_tensor, row_entries
 
 __all__ = ["Read", "Region", "reached", "receptive_field", "region", "renumbered", "row_kinds", "rows", "subgraph"]
 
-Kind = Literal["node", "edge"]
 Read = Collection[str] | None
-
-NODES = ("x", "y", "z", "pos", "batch", "n_id", "mask")  # what PyG calls what nodes have
-WHOLE_GRAPH = ("edge_index", "feature_names", "class_names")  # that are of neither
 
 
 class Region(NamedTuple):
@@ -128,13 +124,13 @@ def _guessed(graph: Data) -> dict[str, Kind]:
     return {
         name: kinds[size]
         for name, size in unclear.items()
-        if size in kinds and _called(name) is None and name not in WHOLE_GRAPH
+        if size in kinds and called(name) is None and name not in WHOLE_GRAPH
     }
 
 
 def _unordered(name: str, value: object, graph: Data) -> bool:
     """Whether it is an index of nodes or edges, or a matrix of nodes by nodes: no rows that can be put in order."""
-    square = getattr(value, "shape", None) == (len(graph.x), len(graph.x)) and _called(name) is None
+    square = getattr(value, "shape", None) == (len(graph.x), len(graph.x)) and called(name) is None
     return square or _is_index(name)
 
 
@@ -151,7 +147,7 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
     found: dict[str, Kind] = {}
     sizes: dict[Kind, int] = {"node": graph.x.shape[0], "edge": graph.edge_index.shape[1]}
     for name, value in stored(graph).items():
-        kind, size, seen = _called(name), _length(value), read is None or name in read
+        kind, size, seen = called(name), _length(value), read is None or name in read
         if _is_index(name):
             require(not seen, f"data.{name}", "be left out where edges are, or a part of the graph is", "one")
         elif kind is not None and kind in wanted and size == sizes[kind]:
@@ -163,14 +159,6 @@ def row_kinds(graph: Data, read: Read, *wanted: Kind) -> dict[str, Kind]:
                 "delete what the model does not read, and keep in it what belongs to neither",
             )  # fmt: skip
     return found
-
-
-def _called(name: str) -> Kind | None:
-    if name == "edge_index":
-        return None
-    if "edge" in name or name == "e_id":
-        return "edge"
-    return "node" if name in NODES or name.startswith("node_") or name.endswith("_mask") else None
 
 
 def _length(value: object) -> int | None:

@@ -33,7 +33,8 @@ STOREY = 0.5  # p-values above it are taken for ID nodes'
 
 def check_level(name: str, level: object) -> None:
     """A level is a share between none and all."""
-    require(is_number(level) and 0 < level < 1, name, "lie in (0, 1)", level)  # type: ignore[operator]
+    given = repr(level) if isinstance(level, str) else level
+    require(is_number(level) and 0 < level < 1, name, "lie in (0, 1)", given)  # type: ignore[operator]
 
 
 def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None = None) -> Tensor:

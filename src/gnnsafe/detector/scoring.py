@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnsafe.calibration import Calibration
-from gnnsafe.checks import Task, check_classes
+from gnnsafe.checks import Task, check_binary, check_classes
 from gnnsafe.detector.default import fit_default
 from gnnsafe.errors import ModelWarning, NotFittedError, require, require_flag
 from gnnsafe.explanation import TrainingClasses
@@ -131,6 +131,8 @@ class Scorer:
             return
         if self.task == "multiclass":
             check_classes("y", y[mask], outputs.logits.shape[1], "training nodes")
+        else:
+            check_binary("y", y[mask], outputs.logits.shape[1], "the training mask")
         self.class_names_ = kept_names(outputs.graph, "class_names", outputs.logits.shape[1])
         self.classes_ = TrainingClasses.of(outputs, y, mask)
         self.weights_ = weights_digest(self.classifier.model)

@@ -12,7 +12,7 @@ from gnnsafe.datasets import shifts
 from gnnsafe.diagnosis.candidates import Contenders
 from gnnsafe.diagnosis.new_classes import class_left_out, possible_classes
 from gnnsafe.errors import InputError, require
-from gnnsafe.graph import Data, changed, node_labels, node_mask
+from gnnsafe.graph import Data, changed, edge_attributes, node_labels, node_mask
 from gnnsafe.metrics import detection
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import check_graph
@@ -108,8 +108,7 @@ def _plan(
     if why:
         untried[NEW_CLASSES] = why
     plan: Cases = [(NEW_CLASSES, f"class {c}", partial(_new_class, contenders, outputs, c, data)) for c in classes]
-    kept = {*getattr(data, "edge_attrs", list)(), *(name for name in ("adj", "adj_t") if hasattr(data, name))}
-    if bound := sorted(kept - {"edge_index"}):
+    if bound := sorted([*edge_attributes(data), *(name for name in ("adj", "adj_t") if hasattr(data, name))]):
         untried["structure"] = f"data.{bound[0]} belongs to the edges, and new edges have none"
     for kind, shifted in TROUBLE.items():
         for what in [name for name in shifted if name not in untried]:

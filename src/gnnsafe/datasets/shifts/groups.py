@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnsafe.checks import check_tensor
 from gnnsafe.datasets.shifts.graphs import MASKS, Data, changed, narrowed, shifted
 from gnnsafe.errors import require
-from gnnsafe.graph import node_labels, node_mask
+from gnnsafe.graph import edge_attributes, node_labels, node_mask
 from gnnsafe.prepared import check_graph
 
 __all__ = ["domain", "label", "time"]
@@ -191,6 +191,5 @@ def _nodes_of(name: str, year: Tensor, period: Period, *, after: int) -> Tensor:
 def _edges_until(data: Data, year: Tensor, last: int) -> dict[str, Tensor]:
     """The edges that join nodes up to that year, with their attributes."""
     kept = (year <= last)[data.edge_index].all(dim=0)
-    values = {name: getattr(data, name) for name in getattr(data, "edge_attrs", list)()}
-    attributes = {name: value[kept] for name, value in values.items() if name != "edge_index"}
+    attributes = {name: getattr(data, name)[kept] for name in edge_attributes(data)}
     return {**attributes, "edge_index": data.edge_index[:, kept]}
