@@ -306,11 +306,24 @@ def test_a_graph_and_a_model_on_two_devices(blocks, exposure, device):
         moving.fit(blocks)
 
 
+def moving(model: nn.Module, data: Any) -> torch.Tensor:
+    """A user's forward whose model is on another device than the graph."""
+    there = next(model.parameters()).device
+    return model(data.x.to(there), data.edge_index.to(there)).cpu()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_forward_may_run_its_model_on_another_device(name, planted, device):  # noqa: F811
+    with without_float64():  # as Apple's MPS
+        detector = Detector(Planted().to(device), METHODS[name](), forward=moving).fit(planted)
+        assert_same(detector.score(planted), usual(name), "cpu")
+
+
 def test_a_device_without_float64_is_refused_at_the_door(blocks, device):
     if device != "second":
         pytest.skip("CUDA has it")
     model, there = model_for(blocks).to(device), moved(blocks, device)
-    message = r"^'data' must be on a device that has float64 \(got second:0\); call data.to\('cpu'\) and model"
+    message = r"^'data' must be on a device that has float64 \(got second:0\); .*, with forward="
     with without_float64():
         with pytest.raises(InputError, match=message):
             Detector(model).fit(there)

@@ -35,8 +35,12 @@ def check_precision(device: torch.device) -> None:
     try:
         torch.empty(0, dtype=torch.float64, device=device)
     except (RuntimeError, TypeError) as error:
-        rule = "be on a device that has float64"
-        raise InputError(f"'data' must {rule} (got {device}); call data.to('cpu') and model.to('cpu')") from error
+        rule, place = "be on a device that has float64", device.type
+        forward = f"forward=lambda model, data: model(data.x.to('{place}'), data.edge_index.to('{place}')).cpu()"
+        raise InputError(
+            f"'data' must {rule} (got {device}); call data.to('cpu') and model.to('cpu'), or leave a model that is not "
+            f"one of gnnsafe.models there, with {forward}"
+        ) from error
 
 
 def on_device(value: Any, device: torch.device) -> Any:

@@ -125,7 +125,7 @@ class Classifier:
         def pass_by(_module: nn.Module, _inputs: object, embedding: Any) -> Tensor | None:
             own = isinstance(embedding, Tensor) and not isinstance(place, Penultimate)
             seen.append(embedding.clone() if own else embedding)  # what comes after may work in place
-            return None if edit is None else edit(embedding)
+            return None if edit is None else edit(embedding.to(graph.device)).to(embedding.device)
 
         with borrow(self.model, gradients=gradients) as modules:
             place, before = self._embedding_module(modules), graph.versions()
@@ -136,7 +136,7 @@ class Classifier:
                 if hook is not None:
                     hook.remove()
             check_unwritten(graph, before)
-        embeddings = self._embeddings(seen, len(logits))
+        embeddings = self._embeddings(seen, graph)
         if not gradients:  # a model may hand on features that ask for one
             logits, embeddings = logits.detach(), None if embeddings is None else embeddings.detach()
         return Outputs(logits, graph, self.task, self, embeddings)
@@ -196,16 +196,17 @@ class Classifier:
                 raise
             raise InputError(f"'x' must be {own} as the model is (got {graph.x.dtype}): {error}") from error
 
-    def _embeddings(self, seen: list[Any], num_nodes: int) -> Tensor | None:
+    def _embeddings(self, seen: list[Any], graph: PreparedGraph) -> Tensor | None:
+        """What passed the place of the embedding, where the graph is: a forward may run its model on another device."""
         if not seen:
             require(self.embedding is None, "embedding", "name a submodule that the forward runs", self.embedding)
             return None
         name = f"embedding ({self.embedding or 'penultimate'})"
         require(len(seen) == 1, name, "be given once in a forward", f"{len(seen)} times", "name another submodule")
-        embeddings = check_tensor(name, seen[0])
+        embeddings, nodes = check_tensor(name, seen[0]), graph.num_nodes
         shape = list(embeddings.shape)
-        require(embeddings.dim() == 2 and shape[0] == num_nodes, name, f"be of shape [{num_nodes}, dimensions]", shape)
-        return full_precision(embeddings)
+        require(embeddings.dim() == 2 and shape[0] == nodes, name, f"be of shape [{nodes}, dimensions]", shape)
+        return full_precision(embeddings.to(graph.device))
 
 
 @dataclass(frozen=True, eq=False)
