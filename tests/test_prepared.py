@@ -250,6 +250,39 @@ def test_calibrate_reads_what_fit_read_only_if_it_still_is(blocks, how, undirect
         assert torch.equal(detector.calibration_.scores, fresh.calibration_.scores)
 
 
+class Weighted(torch.nn.Module):
+    """A user's model with edge weights, which counts its forward passes."""
+
+    calls = 0
+
+    def forward(self, x, edge_index, edge_weight):
+        self.calls += 1
+        return x[:, :3].index_add(0, edge_index[1], edge_weight[:, None] * x[edge_index[0], :3])
+
+
+@pytest.mark.parametrize("forward", [None, lambda model, data: model(data.x, data.edge_index, data.edge_weight)])
+@pytest.mark.parametrize("how", ["as it was", "written to", "behind torch's back", "another", "a list in it"])
+def test_calibrate_compares_all_that_a_forward_may_read(blocks, how, forward):
+    blocks.edge_weight = torch.rand(blocks.num_edges)
+    if how == "a list in it":  # which may change unseen
+        blocks.names = ["some"]
+    model = Weighted()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)  # that edge weights are passed on
+        detector = Detector(model, "gnnsafe", forward=forward).fit(blocks)
+    before = model.calls
+    if how == "written to":
+        blocks.edge_weight[0] += 1
+    elif how == "behind torch's back":
+        blocks.edge_weight.numpy()[0] += 1
+    elif how == "another":
+        blocks.edge_weight = blocks.edge_weight + 1
+    detector.calibrate(blocks)
+    once = how == "as it was" or (how == "a list in it" and forward is None)
+    assert model.calls == before + (not once)
+    assert torch.equal(detector.calibration_.scores, detector.score(blocks)[blocks.val_mask])
+
+
 def test_calibrate_takes_the_mask_of_the_graph_that_it_is_given(blocks):
     model, other = GCN(8, 16, 3), copy.copy(blocks)  # which shares its features and edges
     other.val_mask = blocks.test_mask

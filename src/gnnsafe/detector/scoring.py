@@ -16,13 +16,13 @@ from gnnsafe.checks import Task, check_binary, check_classes
 from gnnsafe.detector.default import fit_default
 from gnnsafe.errors import ModelWarning, NotFittedError, require, require_flag
 from gnnsafe.explanation import TrainingClasses
-from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask
-from gnnsafe.hashing import weights_digest
+from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask, stored
+from gnnsafe.hashing import digest, weights_digest
 from gnnsafe.held_out import KnownNodes, UsedNodes
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
 from gnnsafe.modes import without_modes
-from gnnsafe.outputs import Classifier, Forward, Outputs
+from gnnsafe.outputs import PLAIN_TYPES, Classifier, Forward, Outputs
 from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.probing import probe
 from gnnsafe.scaling import FeatureScaling
@@ -77,7 +77,7 @@ class Scorer:
         self.used_: UsedNodes | None = None
         self.calibration_: Calibration | None = None
         self.calibrated_by_: str | None = None  # the method as it was then
-        self._fitted: tuple[PreparedGraph, Outputs, Any] | None = None  # for `calibrate`: mostly of the same graph
+        self._fitted: tuple[PreparedGraph, Outputs, Any, Any] | None = None  # for `calibrate`: mostly of the same graph
 
     def __repr__(self) -> str:
         model = type(self.classifier.model).__name__ if self.classifier else None
@@ -120,7 +120,7 @@ class Scorer:
         self.passed_ = self._passed(graph)
         self.num_features_ = int(graph.x.shape[1])
         KnownNodes.of(given, mask)  # whose hashes stay with it: `calibrate` sees by them whether it was written to
-        self._fitted = given, outputs, self._state(given)
+        self._fitted = given, outputs, self._state(given), self._read_besides(given)
         log.info("%r fitted on %d training nodes", self.method, int(mask.sum()))
         return self
 
@@ -155,7 +155,7 @@ class Scorer:
     def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
         known, self._fitted = self._fitted, None
-        if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data):
+        if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data, known[3]):
             self.check_weights()
             return self._both_ways(known[0] if data is known[0] else known[0].labelled_as(data)), known[1]
         graph = self.prepared(data)
@@ -169,12 +169,19 @@ class Scorer:
     def _numbers(self) -> dict[tuple[str, str], object]:
         return {} if self.classifier is None else self.classifier.numbers()
 
-    def _same(self, graph: PreparedGraph, data: Any) -> bool:
+    def _same(self, graph: PreparedGraph, data: Any, besides: Any) -> bool:
         if data is graph:
             return True
-        bare = self.passed_ == () and self.forward is None  # else it may read more than features and edges
         shared = getattr(data, "x", None) is graph.x and getattr(data, "edge_index", None) is graph.edge_index
-        return bare and shared and KnownNodes.unchanged(graph)
+        return shared and KnownNodes.unchanged(graph) and besides is not None and besides == self._read_besides(data)
+
+    def _read_besides(self, data: Any) -> dict[str, object] | None:
+        """What else the model may read of a graph, tensors as digests; None where that cannot be compared."""
+        held = {name: value for name, value in stored(data).items() if name not in ("x", "edge_index")}
+        read = held if self.forward is not None else {name: held.get(name) for name in self.passed_ or ()}
+        if not all(isinstance(value, (Tensor, *PLAIN_TYPES)) for value in read.values()):
+            return None
+        return {name: digest({name: value}) if isinstance(value, Tensor) else value for name, value in read.items()}
 
     def _admitted(self, data: Any) -> PreparedGraph:
         if self.node_type is not None:
