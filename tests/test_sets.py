@@ -246,6 +246,19 @@ class TestDetector:
         with pytest.raises(InputError, match=r"^'model' must be a multiclass one for .* \(got multilabel\)"):
             several.predict_sets(blocks)
 
+    @pytest.mark.parametrize("between", [lambda detector, data: None, Detector.score])
+    def test_classes_are_those_of_the_graph_that_calibrates(self, detector, blocks, between):
+        """Right after fit, too, when the model does not run again: the graph fitted may have had placeholders."""
+        unlabelled = copy.copy(blocks)
+        unlabelled.y = torch.where(blocks.train_mask, blocks.y, 0)
+        again = Detector(detector.classifier.model).fit(unlabelled)
+        between(again, blocks)
+        assert torch.equal(again.calibrate(blocks).calibration_.known.labels, blocks.y[blocks.val_mask])
+        again = Detector(detector.classifier.model).fit(blocks)
+        between(again, blocks)
+        unlabelled.y = None
+        assert again.calibrate(unlabelled).calibration_.known is None
+
 
 class TestResult:
     def test_by_hand(self):
