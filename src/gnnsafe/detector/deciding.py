@@ -54,8 +54,10 @@ class Deciding(Answering):
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
         nodes = self.used_.not_trained_on(name, graph, held_out)
+        scored = self._scored(outputs)
+        method = scored.method  # known scores are by the weights of the graph that it has seen, this one
         count = nodes.among(self.used_.validated)
-        known = self.method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
+        known = method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
         if count and known is None:
             warnings.warn(
                 f"{self.method!r} has learnt from {count} of these {int(held_out.sum())} nodes, which val_mask held: "
@@ -63,10 +65,9 @@ class Deciding(Answering):
                 CalibrationWarning,
                 stacklevel=2,
             )
-        scored = self._scored(outputs)
         self._calibrate(scored.compared[held_out] if known is None else known, graph, outputs, held_out, by_class)
-        watched = scored.watched[held_out] if known is None else self.method.known_watched()
-        if watched is not None and self.method.known_watched() is not None:
+        watched = scored.watched[held_out] if known is None else method.known_watched()
+        if watched is not None and method.known_watched() is not None:
             assert self.calibration_ is not None
             self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
