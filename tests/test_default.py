@@ -164,7 +164,7 @@ def test_features_without_cosines(blocks, monkeypatch):
 def test_log_probabilities_have_no_energy(blocks):
     model = GCN(8, 16, 3)
     detector = Detector(model, forward=lambda model, data: model(data.x, data.edge_index).log_softmax(dim=1))
-    assert "before log_softmax, or use MSP): TwoScale without Energy and Propagated" in left_over(detector, blocks)
+    assert "or use MSP): TwoScale without Energy and Propagated(Energy) takes its" in left_over(detector, blocks)
     assert Energy() not in detector.method.parts()
     assert detector.method.surroundings[0] == Propagated(Mahalanobis(), 16)
     assert torch.isfinite(detector.score(blocks)).all()
