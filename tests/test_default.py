@@ -69,6 +69,18 @@ def test_two_scale_unless_told(model, blocks, tmp_path):
     assert torch.equal(again.score(blocks), detector.score(blocks))
 
 
+def test_calibration_does_not_ask_what_was_scored_before(blocks):
+    """Each validation node's score by the weights of the graph that calibrates, which sets of classes compare with."""
+    model, other = GCN(8, 16, 3), block_graph(seed=5)
+    other.x += 2
+    at_once, later = Detector(model).fit(blocks), Detector(model).fit(blocks)
+    later.score(other)
+    assert not torch.equal(later.method.deciding_, at_once.method.deciding_)
+    for detector in (at_once, later):
+        detector.calibrate(blocks)
+    assert torch.equal(later.calibration_.scores, at_once.calibration_.scores)
+
+
 def test_batches_and_new_nodes(blocks):
     """In batches by the same weights; parts of a graph by those of the graph that was scored last as a whole."""
     detector = Detector(GCN(8, 16, 3)).fit(blocks).calibrate(blocks)
@@ -152,7 +164,7 @@ def test_features_without_cosines(blocks, monkeypatch):
 def test_log_probabilities_have_no_energy(blocks):
     model = GCN(8, 16, 3)
     detector = Detector(model, forward=lambda model, data: model(data.x, data.edge_index).log_softmax(dim=1))
-    assert "before log_softmax, or use MSP): TwoScale without Energy and Propagated" in left_over(detector, blocks)
+    assert "or use MSP): TwoScale without Energy and Propagated(Energy) takes its" in left_over(detector, blocks)
     assert Energy() not in detector.method.parts()
     assert detector.method.surroundings[0] == Propagated(Mahalanobis(), 16)
     assert torch.isfinite(detector.score(blocks)).all()

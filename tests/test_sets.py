@@ -20,6 +20,7 @@ import gnnsafe
 from gnnsafe import Detector
 from gnnsafe.calibration import Calibration, KnownClasses, class_margins, conformal_p_values, shared_p_values
 from gnnsafe.detector import ClassSets
+from gnnsafe.detector.decisions import Decisions
 from gnnsafe.errors import CalibrationWarning, InputError, MissingExtraError, NotFittedError
 from gnnsafe.methods import Degree
 
@@ -245,6 +246,30 @@ class TestDetector:
         several = Detector(detector.classifier.model, "msp", task="multilabel").fit(blocks).calibrate(blocks)
         with pytest.raises(InputError, match=r"^'model' must be a multiclass one for .* \(got multilabel\)"):
             several.predict_sets(blocks)
+
+    @pytest.mark.parametrize("between", [lambda detector, data: None, Detector.score])
+    def test_classes_are_those_of_the_graph_that_calibrates(self, detector, blocks, between):
+        """Right after fit, too, when the model does not run again: the graph fitted may have had placeholders."""
+        unlabelled = copy.copy(blocks)
+        unlabelled.y = torch.where(blocks.train_mask, blocks.y, 0)
+        again = Detector(detector.classifier.model).fit(unlabelled)
+        between(again, blocks)
+        assert torch.equal(again.calibrate(blocks).calibration_.known.labels, blocks.y[blocks.val_mask])
+        again = Detector(detector.classifier.model).fit(blocks)
+        between(again, blocks)
+        unlabelled.y = None
+        assert again.calibrate(unlabelled).calibration_.known is None
+
+
+@pytest.mark.parametrize("mask", [torch.tensor([0, 2]), torch.tensor([0, 1, 1]), torch.tensor([True]), [True] * 3])
+def test_what_is_no_mask_selects_nothing(mask):
+    """Numbers of nodes would give the sets of some nodes under the ids of others."""
+    sets = ClassSets(["a", "b", "c"], torch.eye(3, dtype=torch.bool))
+    decisions = Decisions(["a", "b", "c"], *torch.rand(2, 3), torch.ones(3, dtype=torch.bool), None, None)
+    for table in (sets, decisions):
+        with pytest.raises(InputError, match=r"^'mask' must be a "):
+            table.of(mask)
+        assert table.of(torch.zeros(3, dtype=torch.bool)).ids == []
 
 
 class TestResult:

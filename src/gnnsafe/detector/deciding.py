@@ -54,8 +54,10 @@ class Deciding(Answering):
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
         nodes = self.used_.not_trained_on(name, graph, held_out)
+        scored = self._scored(outputs)
+        method = scored.method  # known scores are by the weights of the graph that it has seen, this one
         count = nodes.among(self.used_.validated)
-        known = self.method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
+        known = method.known_scores() if count and nodes.same_nodes(self.used_.validated) else None
         if count and known is None:
             warnings.warn(
                 f"{self.method!r} has learnt from {count} of these {int(held_out.sum())} nodes, which val_mask held: "
@@ -63,10 +65,9 @@ class Deciding(Answering):
                 CalibrationWarning,
                 stacklevel=2,
             )
-        scored = self._scored(outputs)
-        self._calibrate(scored.compared[held_out] if known is None else known, outputs, held_out, by_class)
-        watched = scored.watched[held_out] if known is None else self.method.known_watched()
-        if watched is not None and self.method.known_watched() is not None:
+        self._calibrate(scored.compared[held_out] if known is None else known, graph, outputs, held_out, by_class)
+        watched = scored.watched[held_out] if known is None else method.known_watched()
+        if watched is not None and method.known_watched() is not None:
             assert self.calibration_ is not None
             self.calibration_ = replace(self.calibration_, watched=watched)
         self.calibrated_by_ = repr(self.method)
@@ -74,8 +75,8 @@ class Deciding(Answering):
         log.info("%r calibrated on %d nodes", self.method, int(held_out.sum()))
         return self
 
-    def _calibrate(self, scores: Tensor, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
-        known = self._known_classes(outputs, held_out)
+    def _calibrate(self, scores: Tensor, graph: Graph, outputs: Outputs, held_out: Tensor, by_class: bool) -> None:
+        known = self._known_classes(graph, outputs, held_out)
         if not by_class:
             self.calibration_ = Calibration(scores, known=known)
             return
@@ -84,11 +85,12 @@ class Deciding(Answering):
         logits = outputs.logits[held_out]
         self.calibration_ = Calibration(scores, logits.argmax(dim=1), logits.shape[1], known)
 
-    def _known_classes(self, outputs: Outputs, held_out: Tensor) -> KnownClasses | None:
-        unlabelled = getattr(outputs.graph, "y", None) is None
+    def _known_classes(self, graph: Graph, outputs: Outputs, held_out: Tensor) -> KnownClasses | None:
+        """Of the graph that was given: the outputs may be those of `fit`, where it had other labels."""
+        unlabelled = getattr(graph, "y", None) is None
         if unlabelled or self.classifier is None or self.task != "multiclass":
             return None
-        labels = node_labels(outputs.graph)
+        labels = node_labels(graph)
         return KnownClasses.of(outputs.logits[held_out], labels[held_out.to(labels.device)])
 
     def p_values(

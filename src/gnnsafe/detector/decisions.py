@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnsafe.detector.tables import arrow_table, data_frame
+from gnnsafe.detector.tables import arrow_table, data_frame, selection
 
 __all__ = ["Decisions", "joined"]
 
@@ -47,7 +47,11 @@ class Decisions:
 
         Returns:
             The same fields with fewer entries.
+
+        Raises:
+            InputError: The mask is not boolean, or not of one entry per node.
         """
+        mask = selection(mask, len(self))
         each: dict[str, Any] = {
             name: value[mask.to(value.device)] if isinstance(value, Tensor) else value
             for name, value in vars(self).items()

@@ -63,10 +63,16 @@ def _fits(part: Method, outputs: Outputs, y: Tensor, mask: Tensor) -> bool:
 
 def _said(method: Method, why: Exception) -> Method:
     """The method, once it is said that it is not the one that was meant."""
-    lost = dict.fromkeys(type(part).__name__ for part in TwoScale().parts() if part not in method.parts())
+    lost = dict.fromkeys(_called(part) for part in TwoScale().parts() if part not in method.parts())
     name = f"TwoScale without {' and '.join(lost)}" if isinstance(method, TwoScale) else type(method).__name__
     reason = str(why) if isinstance(why, GnnsafeError) else f"{type(why).__name__}: {why}"
     remedy = "to choose one yourself, name it, such as 'gnnsafe'"
     text = f"TwoScale, the default method, cannot be fitted ({reason}): {name} takes its place; {remedy}"
     warnings.warn(text, MethodWarning, stacklevel=4)  # where fit was called
     return method
+
+
+def _called(part: Method) -> str:
+    """Its class, and that of the one within: other parts that propagate may be left."""
+    within = " and ".join(_called(one) for one in part.parts())
+    return f"{type(part).__name__}({within})" if within else type(part).__name__

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from gnnsafe.checks import check_node
-from gnnsafe.detector.tables import arrow_table, data_frame
+from gnnsafe.detector.tables import arrow_table, data_frame, selection
 
 __all__ = ["ClassSets"]
 
@@ -61,7 +61,11 @@ class ClassSets:
 
         Returns:
             The same fields with fewer entries.
+
+        Raises:
+            InputError: The mask is not boolean, or not of one entry per node.
         """
+        mask = selection(mask, len(self))
         ids = [self.ids[node] for node in mask.nonzero().flatten().tolist()]
         return replace(self, ids=ids, members=self.members[mask.to(self.members.device)])
 

@@ -1,13 +1,23 @@
-"""Columns about nodes as tables of others' packages."""
+"""Columns about nodes as tables of others' packages, and which of their rows stay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from gnnsafe.checks import check_mask
 from gnnsafe.errors import InputError, MissingExtraError
 
-__all__ = ["arrow_table", "data_frame"]
+__all__ = ["arrow_table", "data_frame", "selection"]
+
+
+def selection(mask: Tensor, rows: int) -> Tensor:
+    """A mask of so many rows, checked as any other, but that it may be empty."""
+    empty = isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape == (rows,) and not mask.any()
+    return mask if empty else check_mask("mask", mask, rows)
 
 
 def arrow_table(columns: Mapping[str, Any]) -> Any:
