@@ -12,7 +12,7 @@ import pytest
 from gnnsafe import __version__, cli
 from gnnsafe.bench import store
 from gnnsafe.bench.code import code_version
-from gnnsafe.bench.joining import findings
+from gnnsafe.bench.joining import _drawn, findings
 
 PAGE = Path(__file__).parents[2] / "docs" / "leaderboard.md"
 METHOD = '''
@@ -143,6 +143,26 @@ def test_figures_that_cannot_be_had_again(honest, tmp_path, change, text):
     holds, told = found(rewritten(honest, tmp_path, change))["re-run"]
     assert not holds
     assert text in told
+
+
+@pytest.mark.parametrize("forged", ["MSP", "Energy FT"])
+def test_a_forged_method_beside_honest_ones_in_the_drawn_cell(honest, tmp_path, forged):
+    def change(record):
+        return changed(metrics={**record.metrics, "auroc": 0.999})(record) if record.method == forged else record
+
+    holds, text = found(rewritten(honest, tmp_path, change))["re-run"]
+    assert not holds
+    assert f"{forged}: AUROC differs by" in text
+
+
+def test_controls_are_drawn_only_where_there_is_nothing_else(honest):
+    records = store.read(honest)[0]
+    shifts = {seed: "feature" if seed == 1 else "control-nothing" for seed in range(3)}
+    mixed = [changed(shift=shifts[record.seed])(record) for record in records]
+    assert {_drawn(mixed)[0].seed for _ in range(20)} == {1}
+    cell, runs = _drawn([record for record in mixed if record.seed == 2])
+    assert cell.shift == "control-nothing"
+    assert sorted(run[0].method for run in runs) == ["Energy FT", "MSP"]
 
 
 def test_an_ood_graph_that_is_left_out(tmp_path):
