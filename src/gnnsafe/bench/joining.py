@@ -14,7 +14,7 @@ import torch
 from gnnsafe.bench import search, store
 from gnnsafe.bench.code import method_version
 from gnnsafe.bench.own import own_recipes
-from gnnsafe.bench.plan import MOST_SEEDS, Cell
+from gnnsafe.bench.plan import MOST_SEEDS, Cell, Plan
 from gnnsafe.bench.recipes import PUBLISHED, UNCHOSEN, Recipe, backbones
 from gnnsafe.bench.run import Result, attempts
 from gnnsafe.bench.store import Record
@@ -25,6 +25,7 @@ from gnnsafe.errors import InputError, require, require_known
 __all__ = ["FEWEST_SEEDS", "RuleResult", "findings"]
 
 FEWEST_SEEDS = 3
+EPOCHS = Plan.epochs
 CLOSE = 0.005  # AUROC: another machine's rounding, not another method
 CLOSE_OTHERS = 0.02  # the other figures, which turn on fewer nodes
 FAILED = "every trial failed"
@@ -46,6 +47,7 @@ def findings(folder: Path, *, root: str | None, version: str, files: Sequence[st
     found = [
         _whole(records, broken),
         _versions(records, version),
+        _epochs(store.select(records).records),
         _data(records, root),
         _seeds(records),
         _honest(records),
@@ -77,6 +79,12 @@ def _versions(records: Iterable[Record], version: str) -> RuleResult:
         if record.versions[name] != value
     ]
     return _finding("versions", wrong, f"gnnsafe {version}, torch {ours['torch']}")
+
+
+def _epochs(records: Iterable[Record]) -> RuleResult:
+    """A page has figures of as many epochs as its last record's: after others it would lose all that it has."""
+    wrong = [f"{r.run}: {r.epochs}, where the page's figures are of {EPOCHS}" for r in records if r.epochs != EPOCHS]
+    return _finding("epochs", wrong, f"{EPOCHS}, as all figures of the page")
 
 
 def _data(records: Sequence[Record], root: str | None) -> RuleResult:
