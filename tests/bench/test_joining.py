@@ -12,7 +12,7 @@ import pytest
 from gnnsafe import __version__, cli
 from gnnsafe.bench import store
 from gnnsafe.bench.code import code_version
-from gnnsafe.bench.joining import findings
+from gnnsafe.bench.joining import _drawn, findings
 
 PAGE = Path(__file__).parents[2] / "docs" / "leaderboard.md"
 METHOD = '''
@@ -57,7 +57,7 @@ def test_the_page_does_what_it_says(tmp_path, monkeypatch, capsys):
 def honest(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("honest")
     settings = ["--datasets", "synthetic", "--shifts", "feature", "--methods", "msp,energy-ft", "--seeds", "3"]
-    assert cli.main(["bench", *settings, "--epochs", "2", "--jobs", "1", "--out", str(folder)]) == 0
+    assert cli.main(["bench", *settings, "--jobs", "1", "--out", str(folder)]) == 0
     return folder
 
 
@@ -76,7 +76,7 @@ def rewritten(honest: Path, folder: Path, change) -> Path:
 
 def test_honest_records_hold_in_every_rule(honest):
     rules = found(honest)
-    assert list(rules) == ["records", "versions", "data", "seeds", "selection", "methods", "re-run"]
+    assert list(rules) == ["records", "versions", "epochs", "data", "seeds", "selection", "methods", "re-run"]
     assert all(holds for holds, _ in rules.values()), rules
 
 
@@ -103,6 +103,7 @@ def told(record, lr: str) -> dict[str, str]:
         ("data", changed(dataset="nowhere"), "nowhere is not available"),
         ("seeds", lambda r: None if (r.method, r.seed) == ("MSP", 1) else r, "synthetic feature, MSP: seeds 1 of 3"),
         ("seeds", lambda r: None if r.seed else r, "1 seeds, at least 3 are asked for"),
+        ("epochs", changed(epochs=20), ": 20, where the page's figures are of 200"),
         ("seeds", changed(seed=10**12), "1000000000000 is none"),
         ("seeds", lambda r: changed(seed=r.seed - 1)(r), "and -1 is none"),
         ("seeds", lambda r: changed(epochs=3)(r) if r.seed == 1 else r, ": seeds 1 of 3 are missing"),
@@ -145,8 +146,28 @@ def test_figures_that_cannot_be_had_again(honest, tmp_path, change, text):
     assert text in told
 
 
+@pytest.mark.parametrize("forged", ["MSP", "Energy FT"])
+def test_a_forged_method_beside_honest_ones_in_the_drawn_cell(honest, tmp_path, forged):
+    def change(record):
+        return changed(metrics={**record.metrics, "auroc": 0.999})(record) if record.method == forged else record
+
+    holds, text = found(rewritten(honest, tmp_path, change))["re-run"]
+    assert not holds
+    assert f"{forged}: AUROC differs by" in text
+
+
+def test_controls_are_drawn_only_where_there_is_nothing_else(honest):
+    records = store.read(honest)[0]
+    shifts = {seed: "feature" if seed == 1 else "control-nothing" for seed in range(3)}
+    mixed = [changed(shift=shifts[record.seed])(record) for record in records]
+    assert {_drawn(mixed)[0].seed for _ in range(20)} == {1}
+    cell, runs = _drawn([record for record in mixed if record.seed == 2])
+    assert cell.shift == "control-nothing"
+    assert sorted(run[0].method for run in runs) == ["Energy FT", "MSP"]
+
+
 def test_an_ood_graph_that_is_left_out(tmp_path):
-    settings = ["--datasets", "synthetic", "--shifts", "domain", "--methods", "msp", "--seeds", "3", "--epochs", "2"]
+    settings = ["--datasets", "synthetic", "--shifts", "domain", "--methods", "msp", "--seeds", "3"]
     assert cli.main(["bench", *settings, "--jobs", "1", "--out", str(tmp_path / "honest")]) == 0
     assert all(holds for holds, _ in found(tmp_path / "honest").values())
     left = rewritten(tmp_path / "honest", tmp_path / "left", lambda r: r if r.ood == "far" else None)

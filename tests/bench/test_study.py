@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import sys
 from dataclasses import replace
 
@@ -150,6 +151,15 @@ def test_a_task_whose_process_was_ended_is_a_failed_record_unless_it_was_finishe
     assert failed.error.startswith("WorkerError: a worker process was ended from outside, perhaps for want of memory")
     assert given_up([task]) == 1
     assert len(read(task.folder)[0]) == len(records)
+
+
+def test_tasks_after_the_one_whose_process_was_ended_are_carried_out(task):
+    first, *others = (replace(task, cell=replace(CELL, seed=seed)) for seed in (2, 3, 4))
+    task.carry_out()
+    assert given_up([task, first, *others]) == 4
+    assert {record.seed for record in read(task.folder)[0] if record.error} == {2}
+    assert {record.seed for record in read(task.folder)[0] if not record.error} == {1, 3, 4}
+    assert not multiprocessing.active_children()
 
 
 def test_memory_by_the_largest_data_set(task):

@@ -50,6 +50,12 @@ def test_controls_and_what_they_explain(record):
     assert not entries["control-nothing"]["explained"]
 
 
+def test_a_substitutes_figures_are_told_beside_what_degrees_say(record):
+    page = as_leaderboard_page(leaderboard([record(dataset="arxiv-topics", shift="time", within_degrees=0.6)]))
+    for words in ("substitute feature", "DegreeBalance", "equal degrees"):
+        assert words in page.partition("<form")[0]
+
+
 def test_what_test_data_chose_is_apart(record):
     entries = leaderboard([record(auroc=0.7), record(auroc=0.9, selection="test")])["entries"]
     assert {(entry["selection"], entry["auroc"]) for entry in entries} == {("validation", 70.0), ("test", 90.0)}

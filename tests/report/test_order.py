@@ -156,6 +156,14 @@ class TestControls:
         assert row.count("70.0‡") == 1
         assert any(line.startswith("‡ half or more") for line in order_lines(records))
 
+    @pytest.mark.parametrize(
+        ("auroc", "marked"), [(0.3, False), (0.5, False), (0.501, True), (0.74, True), (0.75, False)]
+    )
+    def test_a_figure_with_nothing_beyond_50_has_nothing_to_explain(self, record, auroc, marked):
+        figures = {"structure": auroc, "control-nothing": 0.62}
+        (place,) = order([record(shift=shift, auroc=figure) for shift, figure in figures.items()])
+        assert place.explained(("cora", "structure")) == marked
+
 
 def test_scores_within_equal_degrees_stand_beside_those_over_time(record):
     records = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 
 from gnnsafe.bench.code import method_version, training_version
-from gnnsafe.bench.cores import ENDED
+from gnnsafe.bench.cores import ENDED, each
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
@@ -219,12 +220,17 @@ def carry_out(chain: list[CellTask]) -> int:
 
 
 def given_up(chain: list[CellTask]) -> int:
-    """Keep a failed record of each run of tasks whose process was ended, unless it was finished; returns how many."""
-    for task in chain:
-        finished = {record.key for record in read(task.folder)[0] if not record.error}
-        left = task.without(finished)
-        if left.recipes:
-            write(left.folder, [left.record(recipe, error=f"WorkerError: {ENDED}") for recipe in left.recipes])
+    """Of tasks whose process was ended, the one in its hands has failed, and those after it get another; how many.
+
+    That one is the first that is not finished, since tasks are carried out in their order.
+    """
+    finished = {record.key for record in read(chain[0].folder)[0] if not record.error}
+    left = [task for task in (task.without(finished) for task in chain) if task.recipes]
+    if left:
+        first, *others = left
+        write(first.folder, [first.record(recipe, error=f"WorkerError: {ENDED}") for recipe in first.recipes])
+        for _ in each(carry_out, [others] if others else [], jobs=1, lost=given_up, memory=math.inf):
+            pass
     return len(chain)
 
 

@@ -29,7 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Writes leaderboard.html, one page that works offline (sorted by a click, filtered by regime, data set, "
         "exposure and selection; each number opens its record), and leaderboard.json, from the records of 'gnnsafe "
         "bench'. With 'check' before the folder it says whether these records may join: none damaged or failed, this "
-        "version, the data's fingerprints, complete seeds, chosen without test data; then one drawn cell is run again."
+        "version, 200 epochs, the data's fingerprints, complete seeds, chosen without test data; then one drawn cell "
+        "is run again."
     )
     parser.epilog = examples("gnnsafe leaderboard results/", "gnnsafe leaderboard check results/ --methods mine.py")
     parser.epilog += "Exit code of check: 0 where the records may join, 1 where not."

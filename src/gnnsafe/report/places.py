@@ -57,7 +57,7 @@ class Place:
         return {**asdict(self), "auroc": auroc}
 
     def explained(self, setting: Setting) -> bool:
-        """Whether a control of the same data set has half or more of what this figure has beyond 50.
+        """Whether a control of the same data set has half or more of what this figure has beyond 50, where it has any.
 
         A control scores a graph next to the training graph: it says nothing where OOD nodes are in the graph of the ID
         nodes that they are told from.
@@ -66,7 +66,7 @@ class Place:
         found = [self.auroc[dataset, control] for control in CONTROLS if (dataset, control) in self.auroc]
         if not found or setting not in self.auroc or regime_of(shift) not in ("whole", "time") or shift == SAME_GRAPH:
             return False
-        return max(found) >= ARTEFACT and max(found) - 50 >= SHARE * (self.auroc[setting] - 50)
+        return max(found) >= ARTEFACT and 0 < SHARE * (self.auroc[setting] - 50) <= max(found) - 50
 
 
 def regime_of(shift: str) -> str:
