@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 
 import pytest
 import torch
@@ -79,6 +80,29 @@ def test_calibration_does_not_ask_what_was_scored_before(blocks):
     for detector in (at_once, later):
         detector.calibrate(blocks)
     assert torch.equal(later.calibration_.scores, at_once.calibration_.scores)
+
+
+@pytest.mark.parametrize("method", ["two-scale", "gnnsafe"])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda detector, data: detector.p_values(data),
+        lambda detector, data: detector.predict(data, false_alarm=0.05),
+        lambda detector, data: detector.decide(data, fdr=0.5, batch_size=30),
+        lambda detector, data: detector.predict_sets(data),
+    ],
+)
+def test_p_values_that_leave_out_what_makes_a_graph_odd_say_so(blocks, ask, method):
+    """Usual nodes of the graph, if it has any, are odd by score and by no p-value; GNNSafe's compare scores."""
+    detector = Detector(GCN(8, 16, 3), method).fit(blocks).calibrate(blocks)
+    odd = block_graph(90, seed=5)
+    odd.x = odd.x.flip(0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for data in (blocks, odd):
+            ask(detector, data)
+    said = [one for one in caught if "score higher than 95% of ID nodes do" in str(one.message)]
+    assert [one.filename for one in said] == [__file__] * (method == "two-scale")
 
 
 def test_batches_and_new_nodes(blocks):

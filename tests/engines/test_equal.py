@@ -13,6 +13,7 @@ from tests.engines.conftest import KINDS, by_id, detector, new_graph, tables, wr
 import gnnsafe
 from gnnsafe import engines
 from gnnsafe.engines import Asked
+from gnnsafe.errors import CalibrationWarning
 from gnnsafe.methods import (
     GEN,
     GKDE,
@@ -108,6 +109,16 @@ def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
     check(*run("duckdb", opened, tmp_path, made, graph), made.decide(graph, false_alarm=0.1))
     calm, seen = (made.method.for_graph(made.method.rows(made.outputs(one))) for one in (new_graph("all"), graph))
     assert not torch.allclose(calm.weights_, seen.weights_, rtol=0.05)
+
+
+def test_a_graph_that_is_odd_as_a_whole_is_warned_of_as_in_memory(opened, tmp_path):
+    made, graph = detector(TwoScale()), new_graph("all")
+    graph.x = graph.x.flip(0)  # everybody has another's features
+    with pytest.warns(CalibrationWarning, match=r"^100% of 90 nodes score higher than 95% of ID nodes") as in_memory:
+        decided = made.decide(graph, false_alarm=0.1)
+    with pytest.warns(CalibrationWarning) as there:
+        check(*run("duckdb", opened, tmp_path, made, graph), decided)
+    assert {str(one.message) for one in there} == {str(one.message) for one in in_memory}
 
 
 def test_what_odder_in_neighbours_explain_is_left_out_in_an_engine_too(opened, tmp_path):

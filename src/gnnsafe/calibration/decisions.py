@@ -24,10 +24,11 @@ from gnnsafe.calibration.sets import ROUNDING, KnownClasses
 from gnnsafe.checks import check_mask, check_scores
 from gnnsafe.errors import CalibrationWarning, require, require_flag, require_known, require_seed
 
-__all__ = ["Calibration", "rare"]
+__all__ = ["ODD", "Calibration", "rare", "warn_of_shared"]
 
 MANY = 0.2  # the share of nodes flagged, above which ID nodes beside OOD nodes are likely among them
 FEW = 20  # nodes, of which a share says little
+ODD = 0.05  # a node is odd whose score, or p-value, one ID node in twenty has
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +209,11 @@ class Calibration:
         _warn_of_many(int(counts[p <= false_alarm].sum()), nodes, false_alarm)
         return false_alarm
 
+    @property
+    def odd_from(self) -> float:
+        """The score above which a node is odd, in every class."""
+        return float(self.thresholds(ODD).max())
+
     def sets(self, p: Tensor, logits: Tensor, error: float) -> Tensor:
         """The classes that each node conforms to, by p-values and logits, [nodes, classes]; see `KnownClasses.sets`.
 
@@ -268,8 +274,19 @@ def _warn_of_many(flagged: int, nodes: int, level: float) -> None:
         )
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, CalibrationWarning, stacklevel=6)  # where predict was called
+def warn_of_shared(scored: int, rare: int, nodes: int) -> None:
+    """Many nodes of a graph that is odd as a whole are odd by score; p-values may find few, without what all share."""
+    if nodes >= FEW and scored > max(MANY * nodes, 2 * rare):
+        _warn(
+            f"{scored / nodes:.0%} of {nodes:,} nodes score higher than {1 - ODD:.0%} of ID nodes do, but by p-values "
+            f"{rare / nodes:.0%} are as rare: these leave out what the nodes of a graph have in common, and tell who "
+            "stands out in it; if the graph may be odd as a whole, go by scores, or calibrate on ID nodes of it",
+            stacklevel=5,
+        )
+
+
+def _warn(message: str, *, stacklevel: int = 6) -> None:
+    warnings.warn(message, CalibrationWarning, stacklevel=stacklevel)  # where predict was called
 
 
 def rare(count: int, level: float) -> int:

@@ -10,7 +10,9 @@ from typing import Self
 
 from torch import Tensor
 
+from gnnsafe.batches import Answers
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, KnownClasses, Tail
+from gnnsafe.calibration.decisions import ODD, warn_of_shared
 from gnnsafe.checks import check_mask
 from gnnsafe.detector.answering import Answering
 from gnnsafe.detector.decisions import Decisions
@@ -122,7 +124,7 @@ class Deciding(Answering):
             InputError: The graph is unlike the training graph.
         """
         calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        return calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
+        return _p_values(calibration, answers, seed=seed, tail=tail)
 
     def predict(
         self,
@@ -161,8 +163,9 @@ class Deciding(Answering):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
-        p = self.p_values(data, seed=seed, tail=tail, batch_size=batch_size, hops=hops)
-        return self.calibrated().decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
+        calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
+        p = _p_values(calibration, answers, seed=seed, tail=tail)
+        return calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
 
     def decide(
         self,
@@ -201,7 +204,7 @@ class Deciding(Answering):
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
         calibration, (graph, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        p = calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
+        p = _p_values(calibration, answers, seed=seed, tail=tail)
         return Decisions(
             node_ids(graph) or range(graph.num_nodes),
             answers.scores,
@@ -263,7 +266,7 @@ class Deciding(Answering):
         require(calibration.known is not None, "y", "be known for calibration nodes to make sets", "none", remedy)
         graph, answers = self._answers(data, batch_size, hops, logits=True)
         assert answers.logits is not None  # as the model is a multiclass one
-        p = calibration.p_values(answers.compared, answers.predicted)
+        p = _p_values(calibration, answers)
         members = calibration.sets(p, answers.logits, error)
         return ClassSets(node_ids(graph) or range(graph.num_nodes), members, self.class_names_)
 
@@ -335,3 +338,10 @@ class Deciding(Answering):
         classes = None if calibration.classes is None else logits.argmax(dim=1)
         p = calibration.p_values(compared, classes, seed=seed, tail=tail)
         return NewDecisions(*found, p, calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, storey=storey))
+
+
+def _p_values(calibration: Calibration, answers: Answers, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
+    """Those of a whole graph, with a warning where they leave out what makes most of it odd."""
+    p = calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
+    warn_of_shared(int((answers.scores > calibration.odd_from).sum()), int((p <= ODD).sum()), len(p))
+    return p

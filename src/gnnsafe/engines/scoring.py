@@ -12,12 +12,13 @@ import pyarrow as pa
 import torch
 
 from gnnsafe.calibration import Calibration
+from gnnsafe.calibration.decisions import ODD, warn_of_shared
 from gnnsafe.detector import Detector
 from gnnsafe.engines.engine import Engine
 from gnnsafe.engines.inputs import GraphTables, graph_tables
 from gnnsafe.engines.plan import DECIDED, ScoringPlan, detector_plan, logits_plan, widest
 from gnnsafe.engines.summary import Summary, summarise
-from gnnsafe.engines.texts import counted_p_values, flagged_rows
+from gnnsafe.engines.texts import counted_p_values, flagged_rows, odd_nodes
 from gnnsafe.errors import NotFittedError, require
 from gnnsafe.files import warned_after
 from gnnsafe.progress import progress
@@ -180,6 +181,7 @@ def _carried_out(
         _check_energies(engine, plan)
         name = _chosen(engine, asked.nodes)
         with warned_after():
+            warn_of_shared(*engine.rows(odd_nodes("decided", calibration.odd_from, ODD))[0])
             limit = _limit(engine, name, calibration, asked)
             advance()
             columns = _columns(engine, plan, graph.id_type, class_names)

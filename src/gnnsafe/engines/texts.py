@@ -17,6 +17,12 @@ def counted_p_values(table: str) -> str:
     return f"SELECT p_value, count(*) FROM {table} GROUP BY p_value"
 
 
+def odd_nodes(table: str, score: float, p_value: float) -> str:
+    """How many nodes lie above the score, how many have no larger p-value, and how many there are."""
+    above, rare = f"score > {double(score)}", f"p_value <= {double(p_value)}"
+    return f"SELECT count(CASE WHEN {above} THEN 1 END), count(CASE WHEN {rare} THEN 1 END), count(*) FROM {table}"
+
+
 def flagged_rows(table: str, limit: float, columns: Sequence[str]) -> str:
     """The rows with a flag: p ≤ limit."""
     flag = f"p_value <= {double(limit)}" if limit > 0 else "FALSE"
