@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, GraphNorm, SAGEConv
+from torch_geometric.nn import DirGNNConv, GCNConv, GraphNorm, SAGEConv
+from torch_geometric.utils import degree
 
 from gnnsafe import Detector, prepare
 from gnnsafe.edges import Edges
 from gnnsafe.errors import InputError
-from gnnsafe.methods import GEBM, DiffusedKNN, Energy, Propagated
+from gnnsafe.methods import GEBM, DiffusedKNN, Energy, Method, Propagated
 from gnnsafe.models import GCN
 from gnnsafe.regions import receptive_field
 from gnnsafe.scaling import FeatureScaling
@@ -46,7 +50,7 @@ def detector_of(model: nn.Module, data: Data, method=None, **options) -> Detecto
     return Detector(model, method, **options).fit(data).calibrate(data)
 
 
-@pytest.mark.filterwarnings("ignore:.*of 200 nodes are flagged")
+@pytest.mark.filterwarnings("ignore:.*of 200 nodes")
 @pytest.mark.parametrize("batch_size", [9, 64, 1000])
 @pytest.mark.parametrize("layer", [GCNConv, SAGEConv])
 def test_scores_p_values_and_flags_are_those_of_one_forward(chain, layer, batch_size):
@@ -88,6 +92,17 @@ def test_the_model_sees_the_receptive_field_of_a_batch_and_not_that_of_propagati
     assert model.seen == 53  # two hops, and one more that counts in a degree
 
 
+@pytest.mark.parametrize("method", ["gnnsafe", "two-scale"])
+def test_no_batch_leaves_a_tensor_behind(chain, method):
+    """Small ones, kept between the large ones of each batch, made memory grow with the number of batches."""
+    model, alive = Theirs(), []
+    detector = detector_of(model, chain, method, embedding="hidden")
+    model.register_forward_pre_hook(lambda *_: alive.append(sum(map(torch.is_tensor, gc.get_objects()))))
+    detector.decide(chain, false_alarm=0.1, batch_size=5, hops=2)
+    assert len(alive) >= 40
+    assert max(alive[10:]) <= max(alive[:10])
+
+
 @pytest.mark.parametrize("method", ["gnnsafe", DiffusedKNN(diffusion=1), GEBM()])
 def test_a_receptive_field_that_is_larger_is_refused(chain, method):
     norm = detector_of(Theirs(norm=GraphNorm(16)), chain, method, embedding="hidden")
@@ -96,6 +111,56 @@ def test_a_receptive_field_that_is_larger_is_refused(chain, method):
         with pytest.raises(InputError, match=r"'hops' must be as far as the model's receptive field \(got"):
             detector.score(chain, batch_size=20, hops=hops)
     assert len(norm.score(chain, batch_size=200, hops=2)) == 200  # the whole graph at once: right whatever hops are
+
+
+class OfOutDegrees(nn.Module):
+    """A node's logits count the edges that leave it, or those that leave its in-neighbours."""
+
+    def __init__(self, *, hops: int) -> None:
+        super().__init__()
+        self.last, self.hops = nn.Linear(8, 3), hops
+
+    def forward(self, x, edge_index):
+        source, target = edge_index
+        logits = self.last(x) * (1 + degree(source, len(x)))[:, None]
+        return logits.index_add(0, target, logits[source]) if self.hops else logits
+
+
+@dataclass
+class CountsOut(Method):
+    """Out-degrees, counted in the graph that it is given, which may be a part."""
+
+    base_reach = 1
+
+    def base_scores(self, outputs):
+        return degree(outputs.graph.edge_index[0], outputs.graph.num_nodes)
+
+
+@pytest.mark.parametrize("edges", [400, 1600])
+@pytest.mark.parametrize(
+    ("model", "hops", "method"),
+    [
+        (Theirs(lambda *sizes: DirGNNConv(SAGEConv(*sizes))), 2, "energy"),
+        (Theirs(lambda *sizes: SAGEConv(*sizes, flow="target_to_source")), 2, "gnnsafe"),
+        (OfOutDegrees(hops=0), 0, "energy"),
+        (OfOutDegrees(hops=1), 1, "gnnsafe"),
+        (Theirs(), 2, CountsOut()),
+    ],
+    ids=["both ways", "backwards", "own out-degree", "in-neighbours' out-degrees", "a method"],
+)
+def test_edges_that_are_read_against_their_direction_are_found(model, hops, method, edges):
+    """No number of hops leads there: scores of parts were silently wrong, such as those of DirGNNConv."""
+    draw = torch.Generator().manual_seed(0)
+    edge_index, node = torch.randint(0, 800, (2, edges), generator=draw), torch.arange(800)
+    data = Data(x=torch.randn(800, 8, generator=draw), edge_index=edge_index, y=node % 3, train_mask=node < 300)
+    detector = Detector(model, method).fit(data)
+    for call in (
+        lambda: detector.score(data, batch_size=50, hops=hops),
+        lambda: detector.score_new(data, node[:60], hops=hops),
+        lambda: detector.score_new(data, node[:60], hops=hops, touched=False),
+    ):
+        with pytest.raises(InputError, match="on another part of the graph"):
+            call()
 
 
 def test_what_cannot_be_scored_in_batches_is_said_in_a_line(chain):

@@ -290,6 +290,24 @@ def test_calibrate_takes_the_mask_of_the_graph_that_it_is_given(blocks):
     assert torch.equal(detector.calibration_.scores, detector.score(other)[other.val_mask])
 
 
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("calibrated", [lambda data: data, prepare], ids=["bare", "prepared"])
+@pytest.mark.parametrize("fitted", [lambda data: data, prepare], ids=["bare", "prepared"])
+def test_fit_and_calibrate_take_any_two_of_data_and_its_prepared_graphs(blocks, fitted, calibrated, undirected):
+    other = copy.copy(blocks)
+    other.val_mask = blocks.test_mask
+    detector = Detector(GCN(8, 16, 3), "gnnsafe", undirected=undirected).fit(fitted(blocks))
+    detector.calibrate(calibrated(other))
+    torch.testing.assert_close(detector.calibration_.scores, detector.score(other)[other.val_mask])
+
+
+def test_calibrate_refuses_a_prepared_graph_into_which_others_were_put(blocks):
+    detector, graph = Detector(GCN(8, 16, 3), "gnnsafe").fit(blocks), prepare(blocks)
+    graph.data.x = blocks.x + 1
+    with pytest.raises(InputError, match="'data' must hold the features and edges that it was prepared with"):
+        detector.calibrate(graph)
+
+
 def hooked(model, detector):
     model.register_forward_hook(lambda module, inputs, logits: 3 * logits)
 

@@ -43,6 +43,16 @@ class Answers(NamedTuple):
         """Those about the nodes in a mask."""
         return Answers(*(None if values is None else values[mask] for values in self))  # type: ignore[arg-type]
 
+    def room(self, nodes: int) -> Answers:
+        """Empty tensors like these for so many nodes."""
+        return Answers(*(None if one is None else one.new_empty(nodes, *one.shape[1:]) for one in self))  # type: ignore[arg-type]
+
+    def put(self, start: int, others: Answers) -> None:
+        """The others become those from `start` on."""
+        for values, new in zip(self, others, strict=True):
+            if values is not None and new is not None:
+                values[start : start + len(new)] = new
+
 
 def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answers:
     """Scores, classes and probabilities of all nodes of the graph, with its `logits` where they are wanted.
@@ -52,15 +62,17 @@ def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answer
     """
     graph = parts.graph
     graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
-    starts, found, checked = range(0, graph.num_nodes, batch_size), [], False
+    starts, found, checked = range(0, graph.num_nodes, batch_size), None, False
     with progress("Scoring", len(starts)) as advance:
         for start in starts:
             nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
             nodes[start : start + batch_size] = True
             answers, checked = _answers(parts, nodes, checked=checked, logits=logits)
-            found.append(answers)
+            found = found or answers.room(graph.num_nodes)  # once: small tensors of each batch would fragment memory
+            found.put(start, answers)
             advance()
-    return Answers(*(None if values[0] is None else torch.cat(values) for values in zip(*found, strict=True)))  # type: ignore[arg-type]
+    assert found is not None  # as a graph has nodes
+    return found
 
 
 def _answers(parts: Parts, nodes: Tensor, *, checked: bool, logits: bool) -> tuple[Answers, bool]:

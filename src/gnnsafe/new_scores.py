@@ -15,7 +15,7 @@ from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.probing import gap
-from gnnsafe.regions import Read, Region, receptive_field, region, rows
+from gnnsafe.regions import Read, Region, reached, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
 __all__ = ["NewDecisions", "NewScores", "Parts", "Reach", "is_builtin", "score_nodes"]
@@ -94,6 +94,7 @@ class Parts:
         further = self._hear_further(found)
         asked = further if (telling := bool(further.any())) else found.asked
         picked = _spread(asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
+        picked |= _spread(self._point_outside(found), 1)
         other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
         again = self._outputs(other, kept)
         near = receptive_field(self.graph.edges, picked, self.reach.method)
@@ -116,6 +117,11 @@ class Parts:
         further[found.kept.clone()] &= hears
         return further
 
+    def _point_outside(self, found: Region) -> Tensor:
+        """A mask of those that are asked about and point to nodes outside the part: whoever reads these is misled."""
+        source, target = self.graph.edge_index[:, found.asked[self.graph.edge_index[0]]]
+        return torch.zeros_like(found.kept).index_fill_(0, source[~found.kept[target]].long(), value=True)
+
     def whole(self, part: ScoredPart) -> bool:
         """Whether the part is all of the graph."""
         found = part.region
@@ -124,11 +130,14 @@ class Parts:
     def _otherwise(self, picked: Tensor, beside: Tensor) -> tuple[Data, Tensor]:
         """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
 
-        It is wider by a hop, there are others beside it, and nodes outside the receptive field get another node's
-        features, and larger ones, so that whatever is taken over all nodes is another: a sum, a count, a largest norm.
+        It is wider by a hop, there are others beside it, some to whom its nodes point, and nodes outside the receptive
+        field get another node's features, and larger ones, so that whatever is taken over all nodes is another: a sum,
+        a count, a largest norm.
         """
-        found = region(self.graph, picked | beside, sum(self.reach) + 1, touched=False, read=self.read)
-        inside = receptive_field(self.graph.edges, picked, sum(self.reach))
+        edges, inside = self.graph.edges, receptive_field(self.graph.edges, picked, sum(self.reach))
+        wider = receptive_field(edges, picked | beside, sum(self.reach) + 1)
+        after = [_spread(reached(edges.index, nodes, 1) & ~wider, PROBED) for nodes in (picked, inside)]
+        found = region(self.graph, wider | after[0] | after[1], 0, touched=False, read=self.read)
         places, count = found.kept.nonzero().flatten(), len(picked)
         others = torch.where(inside[places], places, (places + count // 2) % count)
         return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~inside[places])), found.kept
@@ -170,8 +179,8 @@ def _check_logits(logits: Tensor, others: Tensor, reach: Reach) -> None:
         raise InputError(
             f"'hops' must be as far as the model's receptive field (got {reach.model}, the method adds {reach.method}; "
             f"on another part of the graph logits differ by {difference:.2g}): more hops are needed, or the "
-            "whole graph is, as for norms over all nodes (GraphNorm, PairNorm, LayerNorm by graph), virtual nodes or "
-            "random draws; use score(data)"
+            "whole graph is, as for norms over all nodes (GraphNorm, PairNorm, LayerNorm by graph), virtual nodes, "
+            "edges read against their direction (DirGNNConv, out-degrees) or random draws; use score(data)"
         )
 
 

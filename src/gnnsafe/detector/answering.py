@@ -60,8 +60,9 @@ class Answering(Scorer):
         alike.
 
         Affected (touched) is every node that has one of `nodes` in its receptive field, that of model and method. A
-        model that reads the whole graph at once (a norm over all nodes, a virtual node) has no receptive field: a few
-        nodes are scored on another part of the graph too, and where that makes a difference it is refused.
+        model that reads the whole graph at once (a norm over all nodes, a virtual node), or edges against their
+        direction (PyG's DirGNNConv), has no receptive field: a few nodes are scored on another part of the graph too,
+        and where that makes a difference it is refused.
 
         Scores are equal to those of the whole graph, but for a method that weighs evidence by the graph (`TwoScale`,
         the default): unless all of it is read, this takes the weights of the graph that the detector scored last as a

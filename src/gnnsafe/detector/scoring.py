@@ -157,7 +157,8 @@ class Scorer:
         known, self._fitted = self._fitted, None
         if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data, known[3]):
             self.check_weights()
-            return self._both_ways(known[0] if data is known[0] else known[0].labelled_as(data)), known[1]
+            held = admit(data).data if isinstance(data, PreparedGraph) else data
+            return self._both_ways(known[0] if data is known[0] else known[0].labelled_as(held)), known[1]
         graph = self.prepared(data)
         return graph, self._outputs(graph)
 
