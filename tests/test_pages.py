@@ -22,7 +22,7 @@ SHELL = re.compile(r"^```sh\n(.*?)^```\n", re.M | re.S)
 
 def words(text: str) -> list[str]:
     """Each line up to its first figure: the last digits may differ from machine to machine."""
-    return [re.split(r"s? [-+]?\d|:", line)[0] for line in text.splitlines()]
+    return [re.split(r"s? [-+]?\d|=?[-+]?\d+\.\d|:", line)[0] for line in text.splitlines()]
 
 
 def execute(code: str, names: dict[str, object]) -> None:

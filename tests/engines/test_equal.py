@@ -112,9 +112,11 @@ def test_two_scale_reads_the_graph_as_a_whole(trouble, opened, tmp_path):
 
 
 def test_a_graph_that_is_odd_as_a_whole_is_warned_of_as_in_memory(opened, tmp_path):
-    made, graph = detector(TwoScale()), new_graph("all")
-    graph.x = graph.x.flip(0)  # everybody has another's features
-    with pytest.warns(CalibrationWarning, match=r"^100% of 90 nodes score higher than 95% of ID nodes") as in_memory:
+    made, graph = detector(TwoScale()), block_graph()
+    graph.node_id = list(range(120))
+    known = made.calibration_
+    made.calibration_ = replace(known, watched=known.watched - 100)  # as if calibration nodes had been calmer
+    with pytest.warns(CalibrationWarning, match=r"of 120 nodes are odder by their own evidence") as in_memory:
         decided = made.decide(graph, false_alarm=0.1)
     with pytest.warns(CalibrationWarning) as there:
         check(*run("duckdb", opened, tmp_path, made, graph), decided)

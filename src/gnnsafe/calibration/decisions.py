@@ -28,7 +28,8 @@ __all__ = ["ODD", "Calibration", "rare", "warn_of_shared"]
 
 MANY = 0.2  # the share of nodes flagged, above which ID nodes beside OOD nodes are likely among them
 FEW = 20  # nodes, of which a share says little
-ODD = 0.05  # a node is odd whose score, or p-value, one ID node in twenty has
+ENOUGH = 100  # nodes, of which it is told what they have in common
+ODD = 0.05  # a node is odd whose own evidence, or p-value, one ID node in twenty has
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,10 +210,13 @@ class Calibration:
         _warn_of_many(int(counts[p <= false_alarm].sum()), nodes, false_alarm)
         return false_alarm
 
-    @property
-    def odd_from(self) -> float:
-        """The score above which a node is odd, in every class."""
-        return float(self.thresholds(ODD).max())
+    def odd_from(self) -> float | None:
+        """The own evidence above which a node is odd; None where p-values compare all that the scores say.
+
+        Returns:
+            What at most one calibration node in twenty exceeds of the first score that is watched.
+        """
+        return None if self.watched is None else float(_threshold(self.watched[:, 0], ODD))
 
     def sets(self, p: Tensor, logits: Tensor, error: float) -> Tensor:
         """The classes that each node conforms to, by p-values and logits, [nodes, classes]; see `KnownClasses.sets`.
@@ -274,13 +278,13 @@ def _warn_of_many(flagged: int, nodes: int, level: float) -> None:
         )
 
 
-def warn_of_shared(scored: int, rare: int, nodes: int) -> None:
-    """Many nodes of a graph that is odd as a whole are odd by score; p-values may find few, without what all share."""
-    if nodes >= FEW and scored > max(MANY * nodes, 2 * rare):
+def warn_of_shared(odd: int, rare: int, nodes: int) -> None:
+    """Of a graph in which many nodes are odd by themselves, p-values may tell few, without what all have in common."""
+    if nodes >= ENOUGH and odd > max(MANY * nodes, 2 * rare):
         _warn(
-            f"{scored / nodes:.0%} of {nodes:,} nodes score higher than {1 - ODD:.0%} of ID nodes do, but by p-values "
-            f"{rare / nodes:.0%} are as rare: these leave out what the nodes of a graph have in common, and tell who "
-            "stands out in it; if the graph may be odd as a whole, go by scores, or calibrate on ID nodes of it",
+            f"{odd / nodes:.0%} of {nodes:,} nodes are odder by their own evidence than {1 - ODD:.0%} of ID nodes are, "
+            f"but {rare / nodes:.0%} by p-values: these leave out what the nodes of a graph have in common, and tell "
+            "who stands out in it; if much of the graph may be odd, go by scores, or calibrate on ID nodes of it",
             stacklevel=5,
         )
 

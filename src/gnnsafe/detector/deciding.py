@@ -123,8 +123,8 @@ class Deciding(Answering):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: The graph is unlike the training graph.
         """
-        calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        return _p_values(calibration, answers, seed=seed, tail=tail)
+        self.calibrated()
+        return self._p_values(self._answers(data, batch_size, hops)[1], seed=seed, tail=tail)
 
     def predict(
         self,
@@ -164,7 +164,7 @@ class Deciding(Answering):
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
         calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        p = _p_values(calibration, answers, seed=seed, tail=tail)
+        p = self._p_values(answers, seed=seed, tail=tail)
         return calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
 
     def decide(
@@ -204,7 +204,7 @@ class Deciding(Answering):
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
         calibration, (graph, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        p = _p_values(calibration, answers, seed=seed, tail=tail)
+        p = self._p_values(answers, seed=seed, tail=tail)
         return Decisions(
             node_ids(graph) or range(graph.num_nodes),
             answers.scores,
@@ -266,7 +266,7 @@ class Deciding(Answering):
         require(calibration.known is not None, "y", "be known for calibration nodes to make sets", "none", remedy)
         graph, answers = self._answers(data, batch_size, hops, logits=True)
         assert answers.logits is not None  # as the model is a multiclass one
-        p = _p_values(calibration, answers)
+        p = self._p_values(answers)
         members = calibration.sets(p, answers.logits, error)
         return ClassSets(node_ids(graph) or range(graph.num_nodes), members, self.class_names_)
 
@@ -339,9 +339,10 @@ class Deciding(Answering):
         p = calibration.p_values(compared, classes, seed=seed, tail=tail)
         return NewDecisions(*found, p, calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, storey=storey))
 
-
-def _p_values(calibration: Calibration, answers: Answers, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
-    """Those of a whole graph, with a warning where they leave out what makes most of it odd."""
-    p = calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
-    warn_of_shared(int((answers.scores > calibration.odd_from).sum()), int((p <= ODD).sum()), len(p))
-    return p
+    def _p_values(self, answers: Answers, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
+        """Those of a whole graph, with a warning where they leave out what makes much of it odd."""
+        calibration = self.calibrated()
+        p = calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
+        if (limit := calibration.odd_from()) is not None and answers.watched is not None:
+            warn_of_shared(int((answers.watched[:, 0] > limit).sum()), int((p <= ODD).sum()), len(p))
+        return p

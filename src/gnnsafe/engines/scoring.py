@@ -174,14 +174,15 @@ def _carried_out(
         advance()
         if again:  # classes are the model's own
             engine.name_rows("weighed", table)
-            kept = ", ".join(f"w.{name}" for name in (*DECIDED, *(["moment"] if graph.times else [])))
+            kept = ", ".join(f"w.{name}" for name in (*DECIDED, "own", *(["moment"] if graph.times else [])))
             engine.create("decided", f"SELECT said.*, {kept} FROM said JOIN weighed AS w ON said.id = w.id")
         else:
             engine.name_rows("decided", table)
         _check_energies(engine, plan)
         name = _chosen(engine, asked.nodes)
         with warned_after():
-            warn_of_shared(*engine.rows(odd_nodes("decided", calibration.odd_from, ODD))[0])
+            if plan.rest is not None and (odd := calibration.odd_from()) is not None:
+                warn_of_shared(*engine.rows(odd_nodes("decided", odd, ODD))[0])
             limit = _limit(engine, name, calibration, asked)
             advance()
             columns = _columns(engine, plan, graph.id_type, class_names)

@@ -17,10 +17,10 @@ def counted_p_values(table: str) -> str:
     return f"SELECT p_value, count(*) FROM {table} GROUP BY p_value"
 
 
-def odd_nodes(table: str, score: float, p_value: float) -> str:
-    """How many nodes lie above the score, how many have no larger p-value, and how many there are."""
-    above, rare = f"score > {double(score)}", f"p_value <= {double(p_value)}"
-    return f"SELECT count(CASE WHEN {above} THEN 1 END), count(CASE WHEN {rare} THEN 1 END), count(*) FROM {table}"
+def odd_nodes(table: str, own: float, p_value: float) -> str:
+    """How many nodes' own evidence is above this, how many have no larger p-value, and how many there are."""
+    odd, rare = f"own > {double(own)}", f"p_value <= {double(p_value)}"
+    return f"SELECT count(CASE WHEN {odd} THEN 1 END), count(CASE WHEN {rare} THEN 1 END), count(*) FROM {table}"
 
 
 def flagged_rows(table: str, limit: float, columns: Sequence[str]) -> str:

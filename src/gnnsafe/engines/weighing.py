@@ -68,7 +68,8 @@ def weighed(calibration: Calibration, beside: Sequence[str], method: TwoScale, e
         return TableSpread(engine, name, engine.rows(f"SELECT count(*) FROM {name}")[0][0])
 
     seen = method.for_counts(counts, spread)
-    makes, telling = {"score": Column(1), "p_value": Column(1, "float64")}, bool(seen.explaining_ > 0)
+    makes = {"score": Column(1), "p_value": Column(1, "float64"), "own": Column(1, "float64")}
+    telling = bool(seen.explaining_ > 0)
     if telling:
         rows = {"value": Column(1, "float64"), EVIDENCE: Column(len(method.parts()), "float64")}
         table = engine.after(table, Step(partial(_told, seen), rows, tuple(beside)))
@@ -100,4 +101,5 @@ def _decided(method: TwoScale, calibration: Calibration, block: Block) -> dict[s
         rows, around = block[EVIDENCE], mean(block, "decay")[:, 0]
     scores, compared = method.weighed(rows), method.comparable(rows, around)
     classes = None if calibration.classes is None else block["predicted"][:, 0]
-    return {"score": scores[:, None], "p_value": calibration.p_values(compared, classes)[:, None]}
+    p = calibration.p_values(compared, classes)
+    return {"score": scores[:, None], "p_value": p[:, None], "own": method.watched(rows)[:, :1]}
