@@ -355,3 +355,19 @@ def test_processes_that_save_to_one_folder_leave_one_detector_and_readers_get_on
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split()[-1] == "2"
     assert len(done.stdout.split()) > 2  # more than one of them was read
+
+
+def test_a_reader_between_two_writers_finds_what_one_took_away_and_the_other_put_back(blocks, tmp_path, monkeypatch):
+    detector = Detector(GCN(8, 16, 3), "energy").fit(blocks)
+    detector.save(tmp_path)
+    read_bytes, gone = Path.read_bytes, []
+
+    def once_gone(path: Path) -> bytes:
+        if path.suffix == ".safetensors" and not gone:
+            gone.append(path)
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", once_gone)
+    assert torch.equal(gnnsafe.load(tmp_path).score(blocks), detector.score(blocks))
+    assert gone

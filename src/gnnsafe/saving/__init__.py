@@ -124,15 +124,14 @@ def _put(folder: Path, new: Path, content: bytes, text: str) -> None:
 
 def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
     """What `write` wrote, checked to be whole, of this format and of the right types; and all tensors."""
-    record = _record(folder)
-    while True:
-        try:
-            content = _tensors_file(folder, record["tensors"]).read_bytes()
-            break
-        except FileNotFoundError:
-            before, record = record, _record(folder)
-            if record == before:  # it was not replaced by a writer just now
-                name = _tensors_file(folder, record["tensors"]).name
+    try:
+        record, content = _record_and_content(folder)
+    except FileNotFoundError:
+        with locked(folder):  # it was replaced just now, or is lost
+            try:
+                record, content = _record_and_content(folder)
+            except FileNotFoundError as error:
+                name = Path(error.filename).name
                 raise SavedFileError(f"'folder' must hold {name}, which {FILE} names (got none)") from None
     tensors = _tensors(_tensors_file(folder, record["tensors"]), content, record["tensors"])
     log.info("read %s", folder / FILE)
@@ -142,6 +141,11 @@ def read(folder: Path) -> tuple[Saved, dict[str, Tensor]]:
         raise
     except InputError as error:  # what it says, or a rule of what it names
         raise _damaged(folder / FILE, str(error)) from error
+
+
+def _record_and_content(folder: Path) -> tuple[dict[str, Any], bytes]:
+    record = _record(folder)
+    return record, _tensors_file(folder, record["tensors"]).read_bytes()
 
 
 def _record(folder: Path) -> dict[str, Any]:
