@@ -357,8 +357,8 @@ def test_processes_that_save_to_one_folder_leave_one_detector_and_readers_get_on
     assert len(done.stdout.split()) > 2  # more than one of them was read
 
 
-def test_a_reader_between_two_writers_finds_what_one_took_away_and_the_other_put_back(blocks, tmp_path, monkeypatch):
-    detector = Detector(GCN(8, 16, 3), "energy").fit(blocks)
+def test_a_reader_between_writers_finds_what_one_took_away_and_another_put_back(model, blocks, tmp_path, monkeypatch):
+    detector = Detector(model, "energy").fit(blocks)
     detector.save(tmp_path)
     read_bytes, gone = Path.read_bytes, []
 
