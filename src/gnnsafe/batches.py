@@ -1,83 +1,81 @@
-"""Scores of a whole graph a batch of nodes at a time, each batch from its receptive field: memory grows with that."""
+"""A model that is run on a batch of nodes at a time, each from its receptive field: its memory grows with that."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from gnnsafe.new_scores import Parts
-from gnnsafe.outputs import Outputs
+from gnnsafe.errors import require
+from gnnsafe.new_scores import AnsweredPart, Parts, Reach
+from gnnsafe.outputs import Classifier, Edit, Outputs
+from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.progress import progress
-from gnnsafe.scores import max_softmax
+from gnnsafe.regions import region
 
-__all__ = ["Answers", "in_batches"]
-
-
-class Answers(NamedTuple):
-    """One entry per node: its score, and where the model is a multiclass one, the class that it predicts."""
-
-    scores: Tensor
-    compared: Tensor
-    """What p-values compare: see `gnnsafe.methods.base.Scored`."""
-    predicted: Tensor | None
-    probabilities: Tensor | None
-    """Of the predicted class."""
-    watched: Tensor | None = None
-    """What is watched over many graphs: see `gnnsafe.methods.base.Scored`."""
-    logits: Tensor | None = None
-    """Only where they are wanted: they are as many numbers as there are nodes and classes."""
-
-    @classmethod
-    def of(
-        cls, scores: Tensor, compared: Tensor, outputs: Outputs, *, watched: Tensor | None = None, logits: bool = False
-    ) -> Answers:
-        """The scores, and what the logits say."""
-        if outputs.classifier is None or outputs.task != "multiclass":
-            return cls(scores, compared, None, None, watched)
-        kept = outputs.logits if logits else None
-        return cls(scores, compared, outputs.logits.argmax(dim=1), -max_softmax(outputs.logits), watched, kept)
-
-    def at(self, mask: Tensor) -> Answers:
-        """Those about the nodes in a mask."""
-        return Answers(*(None if values is None else values[mask] for values in self))  # type: ignore[arg-type]
-
-    def room(self, nodes: int) -> Answers:
-        """Empty tensors like these for so many nodes."""
-        return Answers(*(None if one is None else one.new_empty(nodes, *one.shape[1:]) for one in self))  # type: ignore[arg-type]
-
-    def put(self, start: int, others: Answers) -> None:
-        """The others become those from `start` on."""
-        for values, new in zip(self, others, strict=True):
-            if values is not None and new is not None:
-                values[start : start + len(new)] = new
+__all__ = ["InBatches"]
 
 
-def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answers:
-    """Scores, classes and probabilities of all nodes of the graph, with its `logits` where they are wanted.
+@dataclass(frozen=True, eq=False)
+class InBatches(Classifier):
+    """The same model, run on the receptive field, `hops`, of `batch_size` nodes at a time: with the same outputs.
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
-    are small. The receptive field's size is checked on the first batch that tells, whose part is not the whole graph.
+    are small. Unless the receptive field is `trusted`, it is checked on the first batch that tells, whose part is not
+    the whole graph.
     """
-    graph = parts.graph
-    graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
-    starts, found, checked = range(0, graph.num_nodes, batch_size), None, False
-    with progress("Scoring", len(starts)) as advance:
-        for start in starts:
-            nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
-            nodes[start : start + batch_size] = True
-            answers, checked = _answers(parts, nodes, checked=checked, logits=logits)
-            found = found or answers.room(graph.num_nodes)  # once: small tensors of each batch would fragment memory
-            found.put(start, answers)
-            advance()
-    assert found is not None  # as a graph has nodes
+
+    batch_size: int = 1
+    hops: int = 0
+    trusted: bool = False
+
+    @classmethod
+    def of(cls, classifier: Classifier, batch_size: int, hops: int, *, trusted: bool) -> InBatches:
+        """Run in batches what otherwise runs on the whole graph."""
+        asked = classifier.model, classifier.forward, classifier.embedding, classifier.task
+        return cls(*asked, batch_size, hops, trusted)
+
+    def first(self, graph: PreparedGraph) -> PreparedGraph:
+        """The part of the graph that the model reads for the first batch."""
+        nodes = _mask(graph, slice(self.batch_size))
+        return admit(region(graph, nodes, self.hops, touched=False, read=self.read(graph)).part)
+
+    def __call__(self, graph: PreparedGraph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
+        """The outputs on the whole graph, put together."""
+        remedy = "use score(data), or a method without gradients"
+        require(
+            not gradients, "batch_size", "be left out for a method that asks for gradients", self.batch_size, remedy
+        )
+        ask = partial(super().__call__, edit=edit)
+        parts = Parts(ask, graph, Reach(0, self.hops), self.read(graph))
+        graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
+        logits = embedded = None
+        starts, checked = range(0, graph.num_nodes, self.batch_size), self.trusted
+        with progress("Running the model", len(starts)) as advance:
+            for start in starts:
+                here = slice(start, start + self.batch_size)
+                part = parts.part(_mask(graph, here), touched=False)
+                checked = checked or (not parts.whole(part) and parts.checked(part).telling)
+                logits = _put(part.outputs.logits, part, logits, here)
+                embedded = _put(part.outputs.embedded, part, embedded, here)
+                advance()
+        assert logits is not None  # as a graph has nodes
+        return Outputs(logits, graph, self.task, self, embedded)
+
+
+def _mask(graph: PreparedGraph, here: slice) -> Tensor:
+    nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
+    nodes[here] = True
+    return nodes
+
+
+def _put(rows: Tensor | None, part: AnsweredPart, found: Tensor | None, here: slice) -> Tensor | None:
+    """What was found so far, with a part's rows; room for all of it is made once, as small tensors fragment memory."""
+    if rows is None:
+        return None
+    if found is None:
+        found = rows.new_empty(len(part.region.kept), rows.shape[1])
+    found[here] = rows[part.region.where]
     return found
-
-
-def _answers(parts: Parts, nodes: Tensor, *, checked: bool, logits: bool) -> tuple[Answers, bool]:
-    """Those about the nodes in a mask, and whether the receptive field was checked by now."""
-    part = parts.scored(nodes, touched=False)
-    checked = checked or (not parts.whole(part) and parts.check(part))
-    rows = part.scores  # of which scores are made once all are known
-    return Answers.of(rows, rows, part.outputs, logits=logits).at(part.region.where), checked

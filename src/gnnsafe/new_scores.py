@@ -42,12 +42,23 @@ class NewDecisions(NamedTuple):
     flags: Tensor
 
 
-class ScoredPart(NamedTuple):
-    """A part of a graph, what the model says about it, and its scores."""
+class AnsweredPart(NamedTuple):
+    """A part of a graph, and what the model says about it."""
 
     region: Region
     outputs: Outputs
-    scores: Tensor
+
+
+class OtherPart(NamedTuple):
+    """Another part, in which some nodes must be answered alike."""
+
+    picked: Tensor
+    """A mask of the graph's nodes: those that must be."""
+    kept: Tensor
+    """A mask of the graph's nodes: those of this part."""
+    outputs: Outputs
+    telling: bool
+    """Whether it says anything of `hops`: not where nobody has a node further away than that."""
 
 
 class Reach(NamedTuple):
@@ -59,38 +70,27 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A graph that is scored part by part: some nodes at a time, each from its receptive field, `reach` hops."""
+    """A graph that a model reads part by part: some nodes at a time, each from its receptive field, `reach` hops."""
 
-    method: Method
     ask: Ask
     graph: PreparedGraph
     reach: Reach
     read: Read
     """What the model reads besides x and edge_index: see `regions.row_kinds`."""
-    trusted: bool
-    """Whether the receptive field of the model is known to be no larger; that of one of our methods is."""
-    score: Callable[[Outputs], Tensor]
-    """The method's scores, or those before propagation."""
 
-    def scored(self, nodes: Tensor, *, touched: bool) -> ScoredPart:
-        """The part of the graph that determines the scores of all nodes that those in a mask affect, or of these."""
+    def part(self, nodes: Tensor, *, touched: bool) -> AnsweredPart:
+        """The part of the graph that determines what is said of all nodes that those in a mask affect, or of these."""
         found = region(self.graph, nodes, sum(self.reach), touched=touched, read=self.read)
-        outputs = self._outputs(found.part, found.kept)
-        return ScoredPart(found, outputs, self.score(outputs))
+        return AnsweredPart(found, self._outputs(found.part, found.kept))
 
     def _outputs(self, part: Data, kept: Tensor) -> Outputs:
         graph = admit(part)
         graph.edges.part_of(lambda: self.graph.edges.out_degrees[kept])
         return self.ask(graph)
 
-    def check(self, part: ScoredPart) -> bool:
-        """A few nodes of the part score alike on another; else the receptive field is larger than is said.
-
-        Whether that says anything of `hops`: not where nobody has a node further away than that.
-        """
-        (found, outputs, scores), ours = part, is_builtin(self.method)
-        if self.trusted and ours:
-            return True
+    def checked(self, part: AnsweredPart) -> OtherPart:
+        """Another part, on which a few nodes have the same logits; else the model's receptive field is larger."""
+        found, outputs = part
         further = self._hear_further(found)
         asked = further if (telling := bool(further.any())) else found.asked
         picked = _spread(asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
@@ -99,9 +99,7 @@ class Parts:
         again = self._outputs(other, kept)
         near = receptive_field(self.graph.edges, picked, self.reach.method)
         _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach)
-        if not ours:
-            _check_scores(scores[picked[found.kept]], self.score(again)[picked[kept]], self.method)
-        return telling
+        return OtherPart(picked, kept, again, telling)
 
     def _hear_further(self, found: Region) -> Tensor:
         """A mask of those nodes of the graph that are asked about and have a way of one hop more than `reach` to them.
@@ -122,7 +120,7 @@ class Parts:
         source, target = self.graph.edge_index[:, found.asked[self.graph.edge_index[0]]]
         return torch.zeros_like(found.kept).index_fill_(0, source[~found.kept[target]].long(), value=True)
 
-    def whole(self, part: ScoredPart) -> bool:
+    def whole(self, part: AnsweredPart) -> bool:
         """Whether the part is all of the graph."""
         found = part.region
         return bool(found.kept.all()) and found.part.edge_index.shape == self.graph.edge_index.shape
@@ -143,12 +141,21 @@ class Parts:
         return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~inside[places])), found.kept
 
 
-def score_nodes(parts: Parts, nodes: Tensor, *, touched: bool) -> tuple[NewScores, Tensor]:
-    """The scores of the nodes that those in a mask affect, or only theirs, and their logits."""
-    part = parts.scored(nodes, touched=touched)
-    (asked, _, where, _), outputs, scores = part
-    if not (parts.whole(part) and (asked.all() or not touched)):  # else all was read, and no other may have changed
-        parts.check(part)
+def score_nodes(
+    parts: Parts, nodes: Tensor, method: Method, score: Callable[[Outputs], Tensor], *, touched: bool, trusted: bool
+) -> tuple[NewScores, Tensor]:
+    """The scores of the nodes that those in a mask affect, or only theirs, and their logits.
+
+    `trusted` says whether the receptive field of the model is known to be no larger; that of one of our methods is.
+    """
+    part, ours = parts.part(nodes, touched=touched), is_builtin(method)
+    (asked, _, where, kept), outputs = part
+    scores = score(outputs)
+    complete = parts.whole(part) and (bool(asked.all()) or not touched)  # all was read, and no other may have changed
+    if not complete and not (trusted and ours):
+        other = parts.checked(part)
+        if not ours:
+            _check_scores(scores[other.picked[kept]], score(other.outputs)[other.picked[other.kept]], method)
     return NewScores(asked.nonzero().flatten(), scores[where]), outputs.logits[where]
 
 

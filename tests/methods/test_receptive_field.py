@@ -1,4 +1,4 @@
-"""How far every method reads: `score_new` and batches, which trust what it says of itself, give what `score` gives."""
+"""How far every method reads: `score_new`, which trusts what it says of itself, and batches give what `score` gives."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
     for method in (few_steps(name), Propagated(few_steps(name), steps=1)):
         detector = detector_of(method, data, task=task, model=model)
         before = detector.score(data)
-        torch.testing.assert_close(detector.score(data, batch_size=17), before, rtol=1e-5, atol=1e-5)
         for change in (with_other_features, with_other_edges):
             new, nodes = change(data, 24)
             touched, scores = detector.score_new(new, nodes)
@@ -91,6 +90,24 @@ def test_new_scores_are_those_of_the_whole_graph(name, task, model):
             untouched = torch.ones(60, dtype=torch.bool)
             untouched[touched] = False
             torch.testing.assert_close(before[untouched], whole[untouched], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the model gives the same logits without edges")
+@pytest.mark.parametrize(("name", "task"), [(name, task) for name in METHODS for task in TASKS])
+def test_fitted_and_scored_in_batches_as_on_the_whole_graph(name, task):
+    """Every method, however far it reads: it is the model that runs on parts of the graph."""
+    if (name, task) in NEITHER:
+        pytest.skip("for softmax alone")
+    data = path(60, task=task)
+    for method in (few_steps(name), Propagated(few_steps(name), steps=1)):
+        whole, parts = (detector_of(method, data, task=task) for _ in range(2))
+        if name == "odin":  # whose steps are by gradients of the whole graph
+            with pytest.raises(InputError, match="'batch_size' must be left out for a method that asks for gradients"):
+                parts.score(data, batch_size=17)
+            continue
+        parts.fit(data, batch_size=17)
+        for new in (data, with_other_features(data, 24)[0]):
+            torch.testing.assert_close(parts.score(new, batch_size=7), whole.score(new), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", WEIGHED)
@@ -182,11 +199,9 @@ def test_new_scores_by_likeness_are_those_of_the_whole_graph():
         *((name, lambda method: Consensus((method,))) for name in WEIGHED),
     ],
 )
-def test_those_that_read_the_whole_graph_are_refused(name, make):
+def test_new_scores_by_those_that_read_the_whole_graph_are_refused(name, make):
     data = path(40)
     detector = detector_of(make(METHODS[name]()), data).calibrate(data, mask=torch.arange(40) % 3 == 2)
-    with pytest.raises(InputError, match=r"'method' must have a known receptive field .*use score\(data\).*$"):
-        detector.score(data, batch_size=7)
     for ask in (detector.score_new, lambda *given: detector.predict_new(*given, false_alarm=0.1)):
         with pytest.raises(InputError, match=r"'method' must have a known receptive field .*use score\(data\).*$"):
             ask(data, [7])

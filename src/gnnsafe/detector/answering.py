@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from gnnsafe.batches import Answers, in_batches
 from gnnsafe.checks import check_nodes
 from gnnsafe.detector.scoring import Scorer
-from gnnsafe.devices import on_device
-from gnnsafe.errors import InputError, require, require_flag, require_whole
+from gnnsafe.errors import InputError, require_flag, require_whole
 from gnnsafe.graph import Graph
-from gnnsafe.methods.scored import Scored, part_scores, rows_of, scored_rows
-from gnnsafe.models import MODELS, Model
+from gnnsafe.methods.scored import Scored, part_scores
 from gnnsafe.new_scores import NewScores, Parts, Reach, score_nodes
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph
+from gnnsafe.scores import max_softmax
 
-__all__ = ["Answering"]
+__all__ = ["Answering", "predictions"]
+
+
+def predictions(outputs: Outputs) -> tuple[Tensor | None, Tensor | None]:
+    """The class that the model predicts for each node and its probability, where the model is a multiclass one."""
+    if outputs.classifier is None or outputs.task != "multiclass":
+        return None, None
+    return outputs.logits.argmax(dim=1), -max_softmax(outputs.logits)
 
 
 class Answering(Scorer):
@@ -30,14 +35,15 @@ class Answering(Scorer):
         """Float32, one per node, higher = more out-of-distribution.
 
         With a `batch_size` the model never runs on the whole graph, but on the receptive field of so many nodes at a
-        time, with the same scores; only the propagation of scores is over the whole graph. Memory then grows with the
-        largest of these receptive fields, which are small where neighbours have numbers near each other.
+        time, with the same scores: only its logits and embeddings are those of all nodes, of which the method makes
+        scores. What the model needs then grows with the largest of these receptive fields, which are small where
+        neighbours have numbers near each other.
 
             scores = detector.score(large, batch_size=10_000, hops=2)  # a model with two message-passing layers
 
         Args:
             data: The graph.
-            batch_size: How many nodes are scored at a time; None: all.
+            batch_size: On how many nodes at a time the model runs; None: on all.
             hops: With a `batch_size`, the receptive field of a model that is not one of gnnsafe.models; see
                 `score_new`.
 
@@ -46,12 +52,10 @@ class Answering(Scorer):
 
         Raises:
             NotFittedError: The detector is not fitted.
-            InputError: The graph is unlike the training graph; or, with a `batch_size`, the receptive field of model
-                or method is not known or larger than is said.
+            InputError: The graph is unlike the training graph; or, with a `batch_size`, the model's receptive field is
+                not known or larger than is said, or the method asks for gradients.
         """
-        if batch_size is None and hops is None:
-            return self._scored(self.outputs(data)).scores
-        return self._answers(data, batch_size, hops)[1].scores
+        return self._scored(self.outputs(data, batch_size=batch_size, hops=hops)).scores
 
     def score_new(
         self, data: Graph, nodes: Tensor | Sequence[int], *, hops: int | None = None, touched: bool = True
@@ -95,13 +99,17 @@ class Answering(Scorer):
     ) -> tuple[NewScores, Tensor, Tensor]:
         """The scores, what p-values compare, and the logits."""
         require_flag("touched", touched)
-        graph = self._one_graph(data)
-        parts = self._parts(graph, hops, self.method.reach(), partial(self._part_scores, graph))
-        given = check_nodes("nodes", nodes, parts.graph.num_nodes).to(parts.graph.device)
+        self._one_graph()
+        graph, reach = self.prepared(data), self._reach(hops)
+        reach = reach._replace(method=reach.method + self.method.hops_after_rows())
+        read = () if self.classifier is None else self.classifier.read(graph)
+        parts = Parts(partial(self._outputs, asked=self.classifier), graph, reach, read)
+        given = check_nodes("nodes", nodes, graph.num_nodes).to(graph.device)
         if not given.any():
             scores = torch.empty(0, device=given.device)
             return NewScores(scores.long(), scores), scores, scores.unsqueeze(1)
-        found, logits = score_nodes(parts, given, touched=touched)
+        score = partial(self._part_scores, graph)
+        found, logits = score_nodes(parts, given, self.method, score, touched=touched, trusted=self._trusted(hops))
         scores, compared = found.scores.T.contiguous()
         return NewScores(found.nodes, scores), compared, logits
 
@@ -113,63 +121,18 @@ class Answering(Scorer):
             return torch.stack([scored.scores, scored.compared], dim=1)
         return part_scores(self.method, outputs)
 
-    def _answers(
-        self, data: Graph, batch_size: int | None, hops: int | None, *, logits: bool = False
-    ) -> tuple[PreparedGraph, Answers]:
-        """The graph, and the scores, classes and probabilities of its nodes: from one forward pass, or in batches."""
-        if batch_size is None:
-            require(hops is None, "hops", "be left out where there is no batch_size", hops)
-            outputs = self.outputs(data)
-            scored = self._scored(outputs)
-            return outputs.graph, Answers.of(
-                scored.scores, scored.compared, outputs, watched=scored.watched, logits=logits
-            )
-        require_whole("batch_size", batch_size, 1)
-        graph = self._one_graph(data)
-        method = on_device(self.method, graph.device).looking_at(self._scaled(graph))
-        parts = self._parts(graph, hops, self.method.base_reach, partial(rows_of, method))
-        answers = in_batches(parts, batch_size, logits=logits)
-        method = method.for_graph(answers.scores)
-        scored = scored_rows(method, answers.scores, graph.edges, graph.num_nodes)
-        self.method = scored.method
-        return graph, answers._replace(scores=scored.scores, compared=scored.compared, watched=scored.watched)
-
     def _scored(self, outputs: Outputs) -> Scored:
         """The scores of a whole graph; how the method has read it is kept, for parts of it (`score_new`)."""
         scored = self.method.scored(outputs)
         self.method = scored.method
         return scored
 
-    def _one_graph(self, data: Graph) -> PreparedGraph:
-        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
-        return self.prepared(data)
-
-    def _parts(
-        self, graph: PreparedGraph, hops: int | None, reach: int | None, score: Callable[[Outputs], Tensor]
-    ) -> Parts:
-        trusted = self.classifier is None or (self.classifier.as_made and hops is None)
-        read = () if self.classifier is None else self.classifier.read(graph)
-        return Parts(self.method, self._outputs, graph, self._reach(reach, hops), read, trusted, score)
-
-    def _reach(self, own: int | None, hops: int | None) -> Reach:
-        """The receptive fields of the method's scores, as it says itself, and of the model."""
-        if own is None:
+    def _reach(self, hops: int | None) -> Reach:
+        """The receptive fields of the method's base scores, as it says itself, and of the model."""
+        if self.method.base_reach is None:
             raise InputError(
                 f"'method' must have a known receptive field (got {self.method!r}, which says none); use "
                 "score(data), or say in the class from how many edges away nodes count, such as base_reach = 1"
             )
-        require_whole("base_reach", own, 0)
-        model = None if self.classifier is None else self.classifier.model
-        if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
-            hops = model.reach
-            unsaid = f"{type(model).__name__}, which says none: it reads the whole graph, or lacks a `reach`"
-            remedy = "use score(data), or give hops, its number of message-passing layers"
-            require(hops is not None, "model", "have a known receptive field", unsaid, remedy)
-        if hops is None and model is not None:
-            raise InputError(
-                f"'hops' must be given for {type(model).__name__}, which is not one of gnnsafe.models (got none): its "
-                "receptive field in hops, usually its number of message-passing layers"
-            )
-        hops = 0 if hops is None else hops
-        require_whole("hops", hops, 0)
-        return Reach(own, hops)
+        require_whole("base_reach", self.method.base_reach, 0)
+        return Reach(self.method.base_reach, self._hops(hops))

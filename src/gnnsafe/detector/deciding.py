@@ -10,15 +10,15 @@ from typing import Self
 
 from torch import Tensor
 
-from gnnsafe.batches import Answers
 from gnnsafe.calibration import LEVELS, Calibration, CalibrationCheck, KnownClasses, Tail
 from gnnsafe.calibration.decisions import ODD, warn_of_shared
 from gnnsafe.checks import check_mask
-from gnnsafe.detector.answering import Answering
+from gnnsafe.detector.answering import Answering, predictions
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.sets import ClassSets
 from gnnsafe.errors import CalibrationWarning, require, require_flag
 from gnnsafe.graph import Graph, node_ids, node_labels, node_mask
+from gnnsafe.methods.scored import Scored
 from gnnsafe.new_scores import NewDecisions
 from gnnsafe.outputs import Outputs
 
@@ -30,7 +30,15 @@ log = logging.getLogger(__name__)
 class Deciding(Answering):
     """A `Detector` as far as it decides: p-values, flags and sets of classes, once it is calibrated."""
 
-    def calibrate(self, data: Graph, *, mask: Tensor | None = None, by_class: bool = False) -> Self:
+    def calibrate(
+        self,
+        data: Graph,
+        *,
+        mask: Tensor | None = None,
+        by_class: bool = False,
+        batch_size: int | None = None,
+        hops: int | None = None,
+    ) -> Self:
         """Keep the scores of held-out ID nodes, `mask` or `data.val_mask`: p-values compare with them.
 
         They stand for the ID nodes to come if both are drawn at random from one pool and neither was used to train the
@@ -42,6 +50,8 @@ class Deciding(Answering):
             mask: The held-out ID nodes; by default `data.val_mask`.
             by_class: Compare a node with the calibration nodes of its own predicted class, so that error rates hold in
                 each class.
+            batch_size: On how many nodes at a time the model runs; see `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
             The detector itself, calibrated.
@@ -51,7 +61,7 @@ class Deciding(Answering):
             InputError: The mask holds training nodes or none, or the graph is unlike the training graph.
         """
         require_flag("by_class", by_class)
-        graph, outputs = self._outputs_as_fitted(data)
+        graph, outputs = self._outputs_as_fitted(data, self._asked(batch_size, hops))
         name = "val_mask" if mask is None else "mask"
         held_out = node_mask(graph, "val_mask") if mask is None else check_mask("mask", mask, graph.x.shape[0])
         assert self.used_ is not None  # as it is fitted
@@ -113,7 +123,7 @@ class Deciding(Answering):
             seed: Breaks ties at random; None: ties count against a node's being OOD.
             tail: "extrapolated" goes on beyond all calibration nodes, on the assumption that
                 `gnnsafe.calibration.extrapolated_p_values` states.
-            batch_size: How many nodes are scored at a time; see `score`.
+            batch_size: On how many nodes at a time the model runs; see `score`.
             hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
@@ -124,7 +134,7 @@ class Deciding(Answering):
             InputError: The graph is unlike the training graph.
         """
         self.calibrated()
-        return self._p_values(self._answers(data, batch_size, hops)[1], seed=seed, tail=tail)
+        return self._p_values(self.outputs(data, batch_size=batch_size, hops=hops), seed=seed, tail=tail)[0]
 
     def predict(
         self,
@@ -153,7 +163,7 @@ class Deciding(Answering):
             seed: Breaks ties of p-values at random.
             tail: "extrapolated" extends p-values beyond all calibration nodes, on an assumption; see `p_values`.
             storey: With `fdr`, estimate how many nodes are ID instead of counting all; see `gnnsafe.calibration`.
-            batch_size: How many nodes are scored at a time; see `score`.
+            batch_size: On how many nodes at a time the model runs; see `score`.
             hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
@@ -163,8 +173,8 @@ class Deciding(Answering):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
-        calibration, (_, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        p = self._p_values(answers, seed=seed, tail=tail)
+        calibration, outputs = self.calibrated(), self.outputs(data, batch_size=batch_size, hops=hops)
+        p, _ = self._p_values(outputs, seed=seed, tail=tail)
         return calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey)
 
     def decide(
@@ -193,7 +203,7 @@ class Deciding(Answering):
             seed: Breaks ties of p-values at random.
             tail: "extrapolated" extends p-values beyond all calibration nodes, on an assumption; see `p_values`.
             storey: With `fdr`, estimate how many nodes are ID instead of counting all; see `gnnsafe.calibration`.
-            batch_size: How many nodes are scored at a time; see `score`.
+            batch_size: On how many nodes at a time the model runs; see `score`.
             hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
@@ -203,17 +213,16 @@ class Deciding(Answering):
             NotFittedError: The detector is not fitted or not calibrated.
             InputError: The graph is unlike the training graph, or both or none of `false_alarm` and `fdr` are given.
         """
-        calibration, (graph, answers) = self.calibrated(), self._answers(data, batch_size, hops)
-        p = self._p_values(answers, seed=seed, tail=tail)
+        calibration, outputs = self.calibrated(), self.outputs(data, batch_size=batch_size, hops=hops)
+        p, scored = self._p_values(outputs, seed=seed, tail=tail)
         return Decisions(
-            node_ids(graph) or range(graph.num_nodes),
-            answers.scores,
+            node_ids(outputs.graph) or range(outputs.graph.num_nodes),
+            scored.scores,
             p,
             calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, mask=mask, storey=storey),
-            answers.predicted,
-            answers.probabilities,
+            *predictions(outputs),
             self.class_names_,
-            answers.watched,
+            scored.watched,
         )
 
     def watching(self) -> tuple[tuple[str, ...], Tensor]:
@@ -248,7 +257,7 @@ class Deciding(Answering):
         Args:
             data: The graph.
             error: Of the ID nodes at most this share has a set without their class.
-            batch_size: How many nodes are scored at a time; see `score`.
+            batch_size: On how many nodes at a time the model runs; see `score`.
             hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
@@ -264,14 +273,18 @@ class Deciding(Answering):
         require(multiclass, "model", "be a multiclass one for sets of classes", got, "use predict(data)")
         calibration, remedy = self.calibrated(), "set data.y at the calibration nodes, then calibrate(data) again"
         require(calibration.known is not None, "y", "be known for calibration nodes to make sets", "none", remedy)
-        graph, answers = self._answers(data, batch_size, hops, logits=True)
-        assert answers.logits is not None  # as the model is a multiclass one
-        p = self._p_values(answers)
-        members = calibration.sets(p, answers.logits, error)
-        return ClassSets(node_ids(graph) or range(graph.num_nodes), members, self.class_names_)
+        outputs = self.outputs(data, batch_size=batch_size, hops=hops)
+        members = calibration.sets(self._p_values(outputs)[0], outputs.logits, error)
+        return ClassSets(node_ids(outputs.graph) or range(outputs.graph.num_nodes), members, self.class_names_)
 
     def check_calibration(
-        self, data: Graph, mask: Tensor | None = None, *, levels: tuple[float, ...] = LEVELS
+        self,
+        data: Graph,
+        mask: Tensor | None = None,
+        *,
+        levels: tuple[float, ...] = LEVELS,
+        batch_size: int | None = None,
+        hops: int | None = None,
     ) -> CalibrationCheck:
         """Whether stated false-alarm rates hold on other ID nodes, those in `mask`: observed rates and intervals.
 
@@ -280,6 +293,8 @@ class Deciding(Answering):
             mask: Held-out ID nodes. By default the test nodes of the split that the detector was fitted with where
                 `data` is the same graph, else those of `data.test_mask`.
             levels: The false-alarm rates to check.
+            batch_size: On how many nodes at a time the model runs; see `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
             Observed rates with their intervals: print it.
@@ -289,7 +304,7 @@ class Deciding(Answering):
             InputError: Some of these nodes were used to train or to calibrate: on them the rates say nothing.
         """
         calibration, graph = self.calibrated(), self.prepared(data)
-        p = self.p_values(graph)
+        p = self.p_values(graph, batch_size=batch_size, hops=hops)
         assert self.used_ is not None  # as it is fitted
         if mask is None:
             mask = self.used_.split(graph).get("test_mask")
@@ -335,14 +350,17 @@ class Deciding(Answering):
             InputError: As for `score_new` and `predict`.
         """
         calibration, (found, compared, logits) = self.calibrated(), self._score_new(data, nodes, hops, touched)
-        classes = None if calibration.classes is None else logits.argmax(dim=1)
-        p = calibration.p_values(compared, classes, seed=seed, tail=tail)
+        p = calibration.p_values(compared, self._classes(logits), seed=seed, tail=tail)
         return NewDecisions(*found, p, calibration.decisions(p, false_alarm=false_alarm, fdr=fdr, storey=storey))
 
-    def _p_values(self, answers: Answers, *, seed: int | None = None, tail: Tail = "exact") -> Tensor:
+    def _p_values(self, outputs: Outputs, *, seed: int | None = None, tail: Tail = "exact") -> tuple[Tensor, Scored]:
         """Those of a whole graph, with a warning where they leave out what makes much of it odd."""
-        calibration = self.calibrated()
-        p = calibration.p_values(answers.compared, answers.predicted, seed=seed, tail=tail)
-        if (limit := calibration.odd_from()) is not None and answers.watched is not None:
-            warn_of_shared(int((answers.watched[:, 0] > limit).sum()), int((p <= ODD).sum()), len(p))
-        return p
+        calibration, scored = self.calibrated(), self._scored(outputs)
+        p = calibration.p_values(scored.compared, self._classes(outputs.logits), seed=seed, tail=tail)
+        if (limit := calibration.odd_from()) is not None:
+            warn_of_shared(int((scored.watched[:, 0] > limit).sum()), int((p <= ODD).sum()), len(p))
+        return p, scored
+
+    def _classes(self, logits: Tensor) -> Tensor | None:
+        """Those that the model predicts, where nodes are compared with the calibration nodes of their class."""
+        return None if self.calibrated().classes is None else logits.argmax(dim=1)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gnnsafe.batches import Answers
 from gnnsafe.borrowed import borrow
 from gnnsafe.calibration.p_values import false_alarms
+from gnnsafe.detector.answering import predictions
 from gnnsafe.detector.decisions import Decisions
 from gnnsafe.detector.detector import Detector
 from gnnsafe.edges import Edges
@@ -54,7 +54,7 @@ class PartDetector:
         require(
             known, "detector", "have a method and a model of gnnsafe's where a graph is kept", repr(detector), whole
         )
-        self.near = sum(self._detector._reach(detector.method.base_reach, None))
+        self.near = sum(self._detector._reach(None))
         self.steps = detector.method.hops_after_rows()
         self.undirected, self.class_names = detector.undirected, detector.class_names_
         self.num_features, self.calibration = detector.num_features_, detector.calibrated()
@@ -68,16 +68,14 @@ class PartDetector:
         """All about every node of a graph, whose weights are taken from then on."""
         outputs = self._detector.outputs(data)
         scored = self._detector._scored(outputs)
-        answers = Answers.of(scored.scores, scored.compared, outputs)
-        read = Read(scored.rows, answers.predicted, answers.probabilities)
+        read = Read(scored.rows, *predictions(outputs))
         return self._decisions(range(len(scored.scores)), scored.scores, scored.compared, read, false_alarm), read
 
     def read(self, data: Data, out_degrees: Tensor, where: Tensor) -> Read:
         """What is read off the nodes at `where` of a part of that graph, whose nodes have these degrees in it."""
         outputs = self._outputs(data, out_degrees)
-        rows = rows_of(self._detector.method, outputs)
-        answers = Answers.of(rows, rows, outputs).at(where)
-        return Read(answers.scores, answers.predicted, answers.probabilities)
+        read = Read(rows_of(self._detector.method, outputs), *predictions(outputs))
+        return Read(*(None if values is None else values[where] for values in read))  # type: ignore[arg-type]
 
     def decided(
         self, rows: Tensor, edge_index: Tensor, where: Tensor, ids: Sequence[Any], read: Read, *, false_alarm: float
@@ -117,7 +115,7 @@ class PartDetector:
         self._detector.check_weights()
         graph = admit(data, num_features=self.num_features)
         graph.edges.part_of(lambda: out_degrees)
-        return self._detector._outputs(graph)
+        return self._detector._outputs(graph, self._detector.classifier)
 
 
 def _as_made(detector: Detector) -> bool:

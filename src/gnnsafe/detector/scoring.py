@@ -11,16 +11,18 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from gnnsafe.batches import InBatches
 from gnnsafe.calibration import Calibration
 from gnnsafe.checks import Task, check_binary, check_classes
 from gnnsafe.detector.default import fit_default
-from gnnsafe.errors import ModelWarning, NotFittedError, require, require_flag
+from gnnsafe.errors import InputError, ModelWarning, NotFittedError, require, require_flag, require_whole
 from gnnsafe.explanation import TrainingClasses
 from gnnsafe.graph import Graph, check_feature_names, kept_names, node_labels, node_mask, stored
 from gnnsafe.hashing import digest, weights_digest
 from gnnsafe.held_out import KnownNodes, UsedNodes
 from gnnsafe.hetero import EdgeType, node_type_graph
 from gnnsafe.methods import Method, own_method
+from gnnsafe.models import MODELS, Model
 from gnnsafe.modes import without_modes
 from gnnsafe.outputs import PLAIN_TYPES, Classifier, Forward, Outputs
 from gnnsafe.prepared import PreparedGraph, admit
@@ -83,7 +85,7 @@ class Scorer:
         model = type(self.classifier.model).__name__ if self.classifier else None
         return f"{type(self).__name__}({model}, {self.method!r})"
 
-    def fit(self, data: Graph) -> Self:
+    def fit(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Self:
         """Fit the method on the graph that the model was trained on, with `y` and `train_mask`.
 
         A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
@@ -94,6 +96,8 @@ class Scorer:
         Args:
             data: The training graph, with `x`, `edge_index`, `y` and `train_mask`, and a `val_mask` for methods that
                 learn what is usual from held-out nodes.
+            batch_size: On how many nodes at a time the model runs; None: on all. See `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
             The detector itself, fitted.
@@ -102,11 +106,11 @@ class Scorer:
             InputError: The graph breaks a rule, or the method cannot be fitted on it.
         """
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
-        given = self._admitted(data)
+        asked, given = self._asked(batch_size, hops), self._admitted(data)
         graph = self._both_ways(given)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
         before = self._numbers()
-        outputs = self._outputs(graph, first=True)
+        outputs = self._outputs(graph, asked, first=True)
         self.numbers_ = {name: one for name, one in self._numbers().items() if before.get(name, outputs) == one}
         self.feature_names_ = kept_names(graph, "feature_names", graph.x.shape[1])
         with without_modes():
@@ -137,22 +141,60 @@ class Scorer:
         self.classes_ = TrainingClasses.of(outputs, y, mask)
         self.weights_ = weights_digest(self.classifier.model)
 
-    def outputs(self, data: Graph) -> Outputs:
+    def outputs(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Outputs:
         """What the model says about a graph; `method.score` and `calibration_` read it, so that it runs once.
 
         Args:
             data: The graph.
+            batch_size: On how many nodes at a time the model runs; None: on all. See `score`.
+            hops: With a `batch_size`, the model's receptive field; see `score`.
 
         Returns:
             Logits, embeddings where they are known, and the graph.
 
         Raises:
             NotFittedError: The detector is not fitted.
-            InputError: The graph is unlike the training graph.
+            InputError: The graph is unlike the training graph; or, with a `batch_size`, the model's receptive field is
+                not known or larger than is said.
         """
-        return self._outputs(self.prepared(data))
+        asked = self._asked(batch_size, hops)
+        return self._outputs(self.prepared(data), asked)
 
-    def _outputs_as_fitted(self, data: Graph) -> tuple[PreparedGraph, Outputs]:
+    def _asked(self, batch_size: int | None, hops: int | None) -> Classifier | None:
+        """The model, to be run on all nodes of a graph or on so many at a time."""
+        if batch_size is None:
+            require(hops is None, "hops", "be left out where there is no batch_size", hops)
+            return self.classifier
+        require_whole("batch_size", batch_size, 1)
+        self._one_graph()
+        reach = self._hops(hops)
+        return self.classifier and InBatches.of(self.classifier, batch_size, reach, trusted=self._trusted(hops))
+
+    def _one_graph(self) -> None:
+        require(self.node_type is None, "data", "be one graph with one type of nodes", "a heterogeneous graph")
+
+    def _trusted(self, hops: int | None) -> bool:
+        """Whether the receptive field of the model is known to be no larger."""
+        return self.classifier is None or (self.classifier.as_made and hops is None)
+
+    def _hops(self, hops: int | None) -> int:
+        """The receptive field of the model."""
+        model = None if self.classifier is None else self.classifier.model
+        if hops is None and isinstance(model, Model) and self.forward is None and MODELS.name_of(type(model)):
+            hops = model.reach
+            unsaid = f"{type(model).__name__}, which says none: it reads the whole graph, or lacks a `reach`"
+            remedy = "use score(data), or give hops, its number of message-passing layers"
+            require(hops is not None, "model", "have a known receptive field", unsaid, remedy)
+        if hops is None and model is not None:
+            raise InputError(
+                f"'hops' must be given for {type(model).__name__}, which is not one of gnnsafe.models (got none): its "
+                "receptive field in hops, usually its number of message-passing layers"
+            )
+        hops = 0 if hops is None else hops
+        require_whole("hops", hops, 0)
+        return hops
+
+    def _outputs_as_fitted(self, data: Graph, asked: Classifier | None) -> tuple[PreparedGraph, Outputs]:
         """The graph and its outputs: those of `fit` where nothing has changed since, which is then not read again."""
         known, self._fitted = self._fitted, None
         if known is not None and known[2] == self._state(known[0]) and self._same(known[0], data, known[3]):
@@ -160,7 +202,7 @@ class Scorer:
             held = admit(data).data if isinstance(data, PreparedGraph) else data
             return self._both_ways(known[0] if data is known[0] else known[0].labelled_as(held)), known[1]
         graph = self.prepared(data)
-        return graph, self._outputs(graph)
+        return graph, self._outputs(graph, asked)
 
     def _state(self, graph: PreparedGraph) -> Any:
         """What outputs depend on besides weights and what the graph's tensors hold."""
@@ -217,11 +259,17 @@ class Scorer:
             require(False, "data", f"hold of what the forward takes what the training graph held: {held}", now)
         return graph
 
-    def _outputs(self, graph: PreparedGraph, *, first: bool = False) -> Outputs:
+    def _outputs(self, graph: PreparedGraph, asked: Classifier | None, *, first: bool = False) -> Outputs:
         graph = self._scaled(graph)
-        if self.classifier is None:
+        if asked is None:
             return Outputs(torch.empty(graph.num_nodes, 0, device=graph.device), graph, self.task)
-        return probe(self.classifier, graph) if first and not self.classifier.as_made else self.classifier(graph)
+        if not first or asked.as_made:
+            return asked(graph)
+        if isinstance(asked, InBatches):  # it looks at nodes in another order, of which any batch would read far more
+            assert self.classifier is not None
+            probe(self.classifier, asked.first(graph))
+            return asked(graph)
+        return probe(asked, graph)
 
     def _scaled(self, graph: PreparedGraph) -> PreparedGraph:
         """The graph as the model reads it."""
