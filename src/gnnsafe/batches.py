@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -58,16 +59,17 @@ def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answer
     """Scores, classes and probabilities of all nodes of the graph, with its `logits` where they are wanted.
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
-    are small. The receptive field's size is checked on the first batch that tells, whose part is not the whole graph.
+    are small. The receptive field's size is checked on the first batch that tells, whose part is not the whole graph,
+    and on those of much smaller parts: one that is nearly the whole graph says little of these.
     """
     graph = parts.graph
     graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
-    starts, found, checked = range(0, graph.num_nodes, batch_size), None, False
+    starts, found, least = range(0, graph.num_nodes, batch_size), None, math.inf
     with progress("Scoring", len(starts)) as advance:
         for start in starts:
             nodes = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
             nodes[start : start + batch_size] = True
-            answers, checked = _answers(parts, nodes, checked=checked, logits=logits)
+            answers, least = _answers(parts, nodes, least, logits=logits)
             found = found or answers.room(graph.num_nodes)  # once: small tensors of each batch would fragment memory
             found.put(start, answers)
             advance()
@@ -75,9 +77,11 @@ def in_batches(parts: Parts, batch_size: int, *, logits: bool = False) -> Answer
     return found
 
 
-def _answers(parts: Parts, nodes: Tensor, *, checked: bool, logits: bool) -> tuple[Answers, bool]:
-    """Those about the nodes in a mask, and whether the receptive field was checked by now."""
+def _answers(parts: Parts, nodes: Tensor, least: float, *, logits: bool) -> tuple[Answers, float]:
+    """Those about the nodes in a mask, and how many nodes the smallest part has on which the field was checked."""
     part = parts.scored(nodes, touched=False)
-    checked = checked or (not parts.whole(part) and parts.check(part))
+    size = int(part.region.kept.sum())
+    if 2 * size < least and not parts.whole(part) and (parts.check(part) or least < math.inf):
+        least = size
     rows = part.scores  # of which scores are made once all are known
-    return Answers.of(rows, rows, part.outputs, logits=logits).at(part.region.where), checked
+    return Answers.of(rows, rows, part.outputs, logits=logits).at(part.region.where), least

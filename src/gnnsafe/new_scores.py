@@ -14,7 +14,7 @@ from gnnsafe.graph import Data, changed
 from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph, admit
-from gnnsafe.probing import gap
+from gnnsafe.probing import gap, parts_rounding
 from gnnsafe.regions import Read, Region, reached, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
@@ -98,9 +98,10 @@ class Parts:
         other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
         again = self._outputs(other, kept)
         near = receptive_field(self.graph.edges, picked, self.reach.method)
-        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach)
+        rounding = parts_rounding(outputs)
+        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach, rounding)
         if not ours:
-            _check_scores(scores[picked[found.kept]], self.score(again)[picked[kept]], self.method)
+            _check_scores(scores[picked[found.kept]], self.score(again)[picked[kept]], self.method, rounding)
         return telling
 
     def _hear_further(self, found: Region) -> Tensor:
@@ -163,8 +164,8 @@ def _enlarged(x: Tensor, nodes: Tensor) -> Tensor:
     return csr_tensor(starts, columns, entries * factors.repeat_interleave(starts.diff()), tuple(x.shape))
 
 
-def _check_scores(scores: Tensor, others: Tensor, method: Method) -> None:
-    difference = gap(scores, others)
+def _check_scores(scores: Tensor, others: Tensor, method: Method, rounding: float) -> None:
+    difference = gap(scores, others, rounding)
     if difference > 0:
         raise InputError(
             f"'base_reach' must be the method's receptive field in hops (got {method.base_reach} for {method!r}; on "
@@ -173,8 +174,8 @@ def _check_scores(scores: Tensor, others: Tensor, method: Method) -> None:
         )
 
 
-def _check_logits(logits: Tensor, others: Tensor, reach: Reach) -> None:
-    difference = gap(logits, others)
+def _check_logits(logits: Tensor, others: Tensor, reach: Reach, rounding: float) -> None:
+    difference = gap(logits, others, rounding)
     if difference > 0:
         raise InputError(
             f"'hops' must be as far as the model's receptive field (got {reach.model}, the method adds {reach.method}; "
