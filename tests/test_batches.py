@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from dataclasses import dataclass
 
@@ -202,6 +203,48 @@ def test_edges_that_are_read_against_their_direction_are_found(model, hops, meth
     for call in calls:
         with pytest.raises(InputError, match="on another part of the graph"):
             call()
+
+
+class OfSize(nn.Module):
+    """Logits depend on how many nodes there are, by up to such a share."""
+
+    def __init__(self, *, share: float) -> None:
+        super().__init__()
+        self.conv, self.share = GCNConv(8, 3), share
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index) * (1 + self.share * (len(x) % 7) / 6)
+
+
+@pytest.mark.parametrize("method", ["energy", "gnnsafe"])
+def test_parts_that_are_much_smaller_than_the_first_are_looked_at_too(method):
+    """The first 40 nodes hear nearly all, and no other hears anyone: scores of later batches were silently wrong."""
+    draw, node = torch.Generator().manual_seed(0), torch.arange(403)
+    edges = torch.stack([torch.randint(0, 403, (1600,), generator=draw), torch.randint(0, 40, (1600,), generator=draw)])
+    data = Data(x=torch.randn(403, 8, generator=draw), edge_index=edges, y=node % 3, train_mask=node < 300)
+    detector = Detector(OfOutDegrees(hops=0), method).fit(data)
+    with pytest.raises(InputError, match="on another part of the graph"):
+        detector.score(data, batch_size=40, hops=1)
+
+
+@pytest.mark.parametrize(("precision", "share"), [(torch.bfloat16, 2**-7), (torch.float16, 2**-10)])
+def test_a_model_in_half_precision_is_not_refused_for_its_rounding(chain, precision, share):
+    """A share that one of its roundings is; it was told now and then that more hops are needed."""
+    data, model = chain.clone(), OfSize(share=share)
+    data.x = chain.x.to(precision)
+    calls = [
+        lambda detector, hops: detector.score(data, batch_size=19, hops=hops),
+        lambda detector, hops: detector.score_new(data, [100, 101], hops=hops, touched=False),
+    ]
+    sound = Detector(copy.deepcopy(model).to(precision), "gnnsafe").fit(data)
+    assert all(call(sound, 1)[0].dtype in (torch.float32, torch.int64) for call in calls)
+    wrong = Detector(OfSize(share=0.5).to(precision), "gnnsafe").fit(data)
+    for detector, hops in ((sound, 0), (wrong, 1)):  # what is more than rounding is found as before
+        for call in calls:
+            with pytest.raises(InputError, match="on another part of the graph"):
+                call(detector, hops)
+    with pytest.raises(InputError, match="on another part of the graph"):  # float32 rounds less
+        Detector(model, "gnnsafe").fit(chain).score(chain, batch_size=19, hops=1)
 
 
 def test_what_cannot_be_scored_in_batches_is_said_in_a_line(chain):

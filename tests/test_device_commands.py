@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 
 import pytest
+import torch
 from tests.conftest import block_graph
 from tests.second_device import other_devices
 from tests.test_cli_own import write_graph
@@ -63,3 +64,12 @@ def test_a_device_that_is_not_there(tmp_path, capsys):
     graph = str(write_graph(tmp_path / "graph", block_graph()))
     assert main(["train", graph, "--out", str(tmp_path / "detector"), "--device", "abacus"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("device", ["mps", "hpu", "xla", 2**70])
+def test_what_backends_say_of_themselves_is_one_line(device):
+    """One that is not compiled in answers with pages on 50 others; one that is a package of its own is not found."""
+    if isinstance(device, str) and hasattr(torch, device) and getattr(torch, device).is_available():
+        pytest.skip("it is here")
+    with pytest.raises(InputError, match=rf"^'device' must be .* \(got '?{device}'?: [^\n]{{10,100}}\)$"):
+        chosen_device(device)

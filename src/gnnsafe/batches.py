@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +25,7 @@ class InBatches(Classifier):
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
     are small. Unless the receptive field is `trusted`, it is checked on the first batch that tells, whose part is not
-    the whole graph.
+    the whole graph, and on those of much smaller parts: one that is nearly the whole graph says little of these.
     """
 
     batch_size: int = 1
@@ -52,12 +53,14 @@ class InBatches(Classifier):
         parts = Parts(ask, graph, Reach(0, self.hops), self.read(graph))
         graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
         logits = embedded = None
-        starts, checked = range(0, graph.num_nodes, self.batch_size), self.trusted
+        starts, least = range(0, graph.num_nodes, self.batch_size), 0.0 if self.trusted else math.inf
         with progress("Running the model", len(starts)) as advance:
             for start in starts:
                 here = slice(start, start + self.batch_size)
                 part = parts.part(_mask(graph, here), touched=False)
-                checked = checked or (not parts.whole(part) and parts.checked(part).telling)
+                size = int(part.region.kept.sum())
+                if 2 * size < least and not parts.whole(part) and (parts.checked(part).telling or least < math.inf):
+                    least = size
                 logits = _put(part.outputs.logits, part, logits, here)
                 embedded = _put(part.outputs.embedded, part, embedded, here)
                 advance()

@@ -24,8 +24,9 @@ def chosen_device(device: torch.device | str) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return torch.empty(0, device=device).device
-    except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:  # each backend has its own
-        raise InputError(f"'device' must be auto, cpu or one that torch has here (got {device!r}: {error})") from error
+    except (AssertionError, ImportError, RuntimeError, TypeError, ValueError) as error:  # each backend has its own
+        reason = str(error).partition("\n")[0].partition(". ")[0]  # of pages, where a backend was not compiled in
+        raise InputError(f"'device' must be auto, cpu or one that torch has here (got {device!r}: {reason})") from error
 
 
 def check_precision(device: torch.device) -> None:

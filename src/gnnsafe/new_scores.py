@@ -14,7 +14,7 @@ from gnnsafe.graph import Data, changed
 from gnnsafe.methods import Method
 from gnnsafe.outputs import Outputs
 from gnnsafe.prepared import PreparedGraph, admit
-from gnnsafe.probing import gap
+from gnnsafe.probing import gap, parts_rounding
 from gnnsafe.regions import Read, Region, reached, receptive_field, region, rows
 from gnnsafe.sparse import csr_tensor
 
@@ -98,7 +98,7 @@ class Parts:
         other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
         again = self._outputs(other, kept)
         near = receptive_field(self.graph.edges, picked, self.reach.method)
-        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach)
+        _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach, parts_rounding(outputs))
         return OtherPart(picked, kept, again, telling)
 
     def _hear_further(self, found: Region) -> Tensor:
@@ -155,7 +155,8 @@ def score_nodes(
     if not complete and not (trusted and ours):
         other = parts.checked(part)
         if not ours:
-            _check_scores(scores[other.picked[kept]], score(other.outputs)[other.picked[other.kept]], method)
+            again = score(other.outputs)[other.picked[other.kept]]
+            _check_scores(scores[other.picked[kept]], again, method, parts_rounding(outputs))
     return NewScores(asked.nonzero().flatten(), scores[where]), outputs.logits[where]
 
 
@@ -170,8 +171,8 @@ def _enlarged(x: Tensor, nodes: Tensor) -> Tensor:
     return csr_tensor(starts, columns, entries * factors.repeat_interleave(starts.diff()), tuple(x.shape))
 
 
-def _check_scores(scores: Tensor, others: Tensor, method: Method) -> None:
-    difference = gap(scores, others)
+def _check_scores(scores: Tensor, others: Tensor, method: Method, rounding: float) -> None:
+    difference = gap(scores, others, rounding)
     if difference > 0:
         raise InputError(
             f"'base_reach' must be the method's receptive field in hops (got {method.base_reach} for {method!r}; on "
@@ -180,8 +181,8 @@ def _check_scores(scores: Tensor, others: Tensor, method: Method) -> None:
         )
 
 
-def _check_logits(logits: Tensor, others: Tensor, reach: Reach) -> None:
-    difference = gap(logits, others)
+def _check_logits(logits: Tensor, others: Tensor, reach: Reach, rounding: float) -> None:
+    difference = gap(logits, others, rounding)
     if difference > 0:
         raise InputError(
             f"'hops' must be as far as the model's receptive field (got {reach.model}, the method adds {reach.method}; "

@@ -17,11 +17,12 @@ from gnnsafe.outputs import Classifier, Outputs
 from gnnsafe.prepared import PreparedGraph, admit
 from gnnsafe.regions import renumbered
 
-__all__ = ["ROUNDING", "gap", "probe"]
+__all__ = ["ROUNDING", "gap", "parts_rounding", "probe"]
 
 ROUNDING = 1e-4  # of the largest logit: what float32 may lose on the way, with a wide margin
 REORDERED = 1e-3  # of the largest logit: what sums in another order may differ by
 ROUNDINGS = 32  # of the model's own precision, where that is coarser
+OF_PARTS = 4  # the same where nodes and edges keep their order: only products of other sizes may round otherwise
 
 
 def probe(classifier: Classifier, graph: PreparedGraph) -> Outputs:
@@ -92,7 +93,8 @@ def _by_number(classifier: Classifier, outputs: Outputs) -> str:
             f"another graph with it: with its nodes in another order it gave no logits ({reason}); see that it caches "
             "nothing"
         )
-    difference = gap(outputs.logits[nodes], again.logits, _precision(classifier.model, graph.x))
+    rounding = max(REORDERED, ROUNDINGS * _precision(classifier.model, graph.x))
+    difference = gap(outputs.logits[nodes], again.logits, rounding)
     unclear = [f"data.{one}" for one in guessed if read is None or one in read]
     if not difference:
         return ""
@@ -104,9 +106,16 @@ def _by_number(classifier: Classifier, outputs: Outputs) -> str:
     )
 
 
+def parts_rounding(outputs: Outputs) -> float:
+    """What logits may lose in another part of a graph, as a share of the largest: half precision rounds coarsely."""
+    model = outputs.classifier
+    return ROUNDING if model is None else max(ROUNDING, OF_PARTS * _precision(model.model, outputs.graph.x))
+
+
 def _precision(model: nn.Module, x: Tensor) -> float:
-    tensors = [x, *model.parameters()]
-    return max([REORDERED, *(ROUNDINGS * torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point())])
+    """The coarsest that the features and weights have."""
+    tensors = (x, *model.parameters())
+    return max((torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point()), default=0.0)
 
 
 def _deaf(outputs: Outputs) -> bool:
