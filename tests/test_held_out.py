@@ -52,6 +52,24 @@ def test_what_is_refused(detector, blocks, tmp_path, reloaded):
     assert str(detector.check_calibration(blocks, blocks.test_mask)).startswith("50 held-out ID nodes against 40 ")
 
 
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_rates_are_not_checked_on_nodes_that_the_method_has_learnt_from(blocks, tmp_path, reloaded):
+    checked, others = first(blocks.test_mask, 25), blocks.test_mask & ~first(blocks.test_mask, 25)
+    for method, learns in ((None, True), ("react", True), ("energy", False)):
+        detector = Detector(GCN(8, 4, 3), method).fit(blocks).calibrate(blocks, mask=others)
+        if reloaded:
+            detector.save(tmp_path)
+            detector = gnnsafe.load(tmp_path)
+        assert detector.check_calibration(blocks, checked).nodes == 25
+        if not learns:
+            assert detector.check_calibration(blocks, blocks.val_mask).nodes == 40
+            continue
+        with pytest.raises(ValueError, match=r"alone \(got 40 validation nodes among 40\); give a mask of other"):
+            detector.check_calibration(blocks, blocks.val_mask)
+        with pytest.raises(ValueError, match=r"got 5 validation nodes among 30\)"):
+            detector.check_calibration(blocks, checked | first(blocks.val_mask, 5))
+
+
 def test_one_mask_for_all(blocks):
     blocks.val_mask = blocks.test_mask = blocks.train_mask
     with pytest.raises(ValueError, match=r"'val_mask' must hold held-out nodes alone \(got 30 training nodes among 30"):

@@ -123,9 +123,10 @@ class UsedNodes:
         return nodes
 
     def unseen(self, name: str, graph: Graph, mask: Tensor) -> None:
-        """None of the nodes in the mask was used for training or calibration."""
+        """None of the nodes in the mask was used for training or calibration, nor did the method learn from it."""
         nodes = self.not_trained_on(name, graph, mask)
         _require_held_out(name, nodes.among(self.calibrated), "calibration", mask)
+        _require_held_out(name, nodes.among(self.validated), "validation", mask)
 
 
 def _masks(graph: Graph) -> dict[str, Tensor]:
