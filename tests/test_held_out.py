@@ -145,6 +145,17 @@ def test_nodes_are_known_again_in_a_graph_that_grew_and_in_a_part_of_it(detector
     assert detector.check_calibration(fresh, torch.ones(70, dtype=torch.bool)).nodes == 70
 
 
+def test_nodes_are_known_again_where_features_of_others_have_changed(detector, blocks):
+    detector.calibrate(blocks)
+    edited = Data(x=blocks.x.clone(), edge_index=blocks.edge_index)
+    edited.x[blocks.train_mask.nonzero()[0]] += 1
+    with pytest.raises(ValueError, match="got 29 training nodes among 30"):
+        detector.calibrate(edited, mask=blocks.train_mask)
+    with pytest.raises(ValueError, match="40 calibration nodes among 90"):
+        detector.check_calibration(edited, ~blocks.train_mask)
+    assert detector.check_calibration(edited, blocks.test_mask).nodes == 50
+
+
 def test_graphs_whose_nodes_are_all_alike_are_told_apart_by_their_edges():
     ones, half = torch.ones(4, 2), torch.tensor([True, True, False, False])
     path, star = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([[0, 0, 0], [1, 2, 3]])
