@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -87,6 +88,16 @@ def test_a_table_has_the_users_ids_and_the_classes_names(detector, blocks):
     blocks.node_id[3] = 3
     with pytest.raises(InputError, match=r"^'id' must be of one type to be a column \(got .*\); correct data.node_id$"):
         detector.decide(blocks, false_alarm=0.1).to_arrow()
+
+
+def test_names_of_classes_are_as_they_were_given(detector, blocks):
+    decided = replace(detector.decide(blocks, false_alarm=0.1), class_names=(2**63 + 1, 3, 4))
+    known = [decided.class_names[label] for label in decided.predicted.tolist()]
+    assert decided.to_arrow()["predicted"].to_pylist() == decided.to_pandas()["predicted"].to_list() == known
+    broken = replace(decided, class_names=("a\ud800", "b", "c"))
+    for table in (broken.to_arrow, broken.to_pandas):
+        with pytest.raises(InputError, match=r"correct data\..*class_names"):
+            table()
 
 
 def test_what_a_table_needs_is_said_where_it_is_not_installed(detector, blocks, monkeypatch):

@@ -146,6 +146,13 @@ class TestOnAGraph:
         for kind in KINDS:
             assert knn.auroc[kind] == pytest.approx(before.auroc[kind], abs=1e-3)
 
+    def test_nodes_that_trained_are_no_test_nodes(self, detector, graph, found):
+        """Nearest to themselves, they made KNN look better than it is."""
+        every = changed(graph, test_mask=torch.ones_like(graph.train_mask))
+        again = detector.diagnose(every, draws=2, candidates=["knn"])
+        apart = changed(graph, test_mask=None)
+        assert again.to_dict() == detector.diagnose(apart, draws=2, candidates=["knn"]).to_dict()
+
     @pytest.mark.parametrize(("method", "base", "default"), [
         (MSP(), "msp", "msp"),
         (Propagated(MSP(), steps=3), "msp", "msp K=3"),

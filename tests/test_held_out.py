@@ -52,6 +52,24 @@ def test_what_is_refused(detector, blocks, tmp_path, reloaded):
     assert str(detector.check_calibration(blocks, blocks.test_mask)).startswith("50 held-out ID nodes against 40 ")
 
 
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_rates_are_not_checked_on_nodes_that_the_method_has_learnt_from(blocks, tmp_path, reloaded):
+    checked, others = first(blocks.test_mask, 25), blocks.test_mask & ~first(blocks.test_mask, 25)
+    for method, learns in ((None, True), ("react", True), ("energy", False)):
+        detector = Detector(GCN(8, 4, 3), method).fit(blocks).calibrate(blocks, mask=others)
+        if reloaded:
+            detector.save(tmp_path)
+            detector = gnnsafe.load(tmp_path)
+        assert detector.check_calibration(blocks, checked).nodes == 25
+        if not learns:
+            assert detector.check_calibration(blocks, blocks.val_mask).nodes == 40
+            continue
+        with pytest.raises(ValueError, match=r"alone \(got 40 validation nodes among 40\); give a mask of other"):
+            detector.check_calibration(blocks, blocks.val_mask)
+        with pytest.raises(ValueError, match=r"got 5 validation nodes among 30\)"):
+            detector.check_calibration(blocks, checked | first(blocks.val_mask, 5))
+
+
 def test_one_mask_for_all(blocks):
     blocks.val_mask = blocks.test_mask = blocks.train_mask
     with pytest.raises(ValueError, match=r"'val_mask' must hold held-out nodes alone \(got 30 training nodes among 30"):
@@ -125,6 +143,17 @@ def test_nodes_are_known_again_in_a_graph_that_grew_and_in_a_part_of_it(detector
         assert detector.check_calibration(graph, test).nodes == int(test.sum())
     fresh = Data(x=torch.rand(70, 8), edge_index=torch.empty(2, 0, dtype=torch.int64))
     assert detector.check_calibration(fresh, torch.ones(70, dtype=torch.bool)).nodes == 70
+
+
+def test_nodes_are_known_again_where_features_of_others_have_changed(detector, blocks):
+    detector.calibrate(blocks)
+    edited = Data(x=blocks.x.clone(), edge_index=blocks.edge_index)
+    edited.x[blocks.train_mask.nonzero()[0]] += 1
+    with pytest.raises(ValueError, match="got 29 training nodes among 30"):
+        detector.calibrate(edited, mask=blocks.train_mask)
+    with pytest.raises(ValueError, match="40 calibration nodes among 90"):
+        detector.check_calibration(edited, ~blocks.train_mask)
+    assert detector.check_calibration(edited, blocks.test_mask).nodes == 50
 
 
 def test_graphs_whose_nodes_are_all_alike_are_told_apart_by_their_edges():

@@ -287,6 +287,17 @@ class TestResult:
         with pytest.raises(InputError, match="'node' must be a node's number"):
             sets.names(3)
 
+    def test_names_are_as_they_were_given(self):
+        """In an array of numpy's 2**63 + 1 beside a smaller number would be 2.0**63, and 3 beside a text "3"."""
+        members = torch.tensor([[True, True], [False, True]])
+        large = ClassSets(range(2), members, (2**63 + 1, 3))
+        assert large.names(0) == (2**63 + 1, 3)
+        assert large.to_arrow()["set"].to_pylist() == large.to_pandas()["set"].to_list() == [[2**63 + 1, 3], [3]]
+        assert [*map(type, ClassSets(range(2), members, ("a", 3)).names(0))] == [str, int]
+        for name in (2**70, "a\ud800"):
+            with pytest.raises(InputError, match=r"^'set' must be what a column can hold .*data.class_names$"):
+                ClassSets(range(2), members, (name, "b" if isinstance(name, str) else 3)).to_arrow()
+
     def test_no_set_at_all_is_still_a_column_of_names(self):
         column = ClassSets(range(2), torch.zeros(2, 2, dtype=torch.bool), ("red", "green")).to_arrow()["set"]
         assert str(column.type) == "large_list<item: string>"

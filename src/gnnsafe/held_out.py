@@ -21,8 +21,8 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 class KnownNodes:
     """Some nodes of a graph, which is known again by its nodes' features, in any order of nodes and edges.
 
-    Nodes and edges may come and go. Where most nodes share their features with another, as where all have the same, no
-    node may, and the edges must be the same too. All of it is kept on the CPU.
+    Nodes and edges may come and go, and some nodes' features change. Where most nodes share their features with
+    another, as where all have the same, no node may, and the edges must be the same too. All of it is kept on the CPU.
     """
 
     nodes: Tensor
@@ -58,8 +58,8 @@ class KnownNodes:
     def within(self, other: KnownNodes) -> Tensor:
         """These nodes as a mask of the other's graph: none where that is another graph.
 
-        In another order, or where some came or went, nodes are known by their features: each that is like one of these
-        counts as one of them.
+        In another order, or where some came, went or changed, nodes are known by their features: each that is like one
+        of these counts as one of them.
         """
         if self.same_graph(other) and torch.equal(self.nodes, other.nodes):
             return self.mask
@@ -70,7 +70,7 @@ class KnownNodes:
         """Whether one has most nodes of the other, which are told from each other by their features."""
         more, fewer = sorted((self.nodes, other.nodes), key=len, reverse=True)
         distinct = torch.unique(fewer)
-        return len(more) > len(fewer) < 2 * len(distinct) < 4 * int(torch.isin(distinct, more).sum())
+        return len(fewer) < 2 * len(distinct) < 4 * int(torch.isin(distinct, more).sum())
 
     def same_nodes(self, others: KnownNodes | None) -> bool:
         """Whether the others are these nodes of the same graph, in the same order."""
@@ -123,9 +123,10 @@ class UsedNodes:
         return nodes
 
     def unseen(self, name: str, graph: Graph, mask: Tensor) -> None:
-        """None of the nodes in the mask was used for training or calibration."""
+        """None of the nodes in the mask was used for training or calibration, nor did the method learn from it."""
         nodes = self.not_trained_on(name, graph, mask)
         _require_held_out(name, nodes.among(self.calibrated), "calibration", mask)
+        _require_held_out(name, nodes.among(self.validated), "validation", mask)
 
 
 def _masks(graph: Graph) -> dict[str, Tensor]:

@@ -7,14 +7,14 @@ k = ⌊α(n+1)⌋, about α ± √(α(1−α)/n). It says nothing about OOD node
 with them, by the model and by propagation, and is no longer exchangeable with one whose neighbours have not: it raises
 more false alarms than stated.
 
-By how much (benchmarks/beside.md, GCN, 5 % asked, 1 to 20 % of the nodes planted among ID nodes, with other features or
-edges): GNNSafe flags up to 10 % (Cora), 84 % (Photo), 61 % (CS) and 28 % (PubMed) of ID nodes; TwoScale, whose p-values
-go by a node's own evidence, less what all nodes of the graph share, up to 4.9, 10, 6.7 and 12 %. These are nodes with
-odd neighbours: where fewer than half of the in-neighbours are planted it flags at most 5.6 %, where half or more are,
-up to 49 %. Where classes that were left out of training stood beside ID nodes, 5 % asked became 4.0 % (Cora), 5.0 %
-(PubMed), 8.8 % (CS) and 10.2 % (Photo) by GNNSafe, 3.2, 4.8, 5.9 and 5.2 % by TwoScale (benchmarks/calibration.md), and
-38 % and 71 % by GNNSafe on two dense social graphs. In a graph that is odd as a whole ID nodes are flagged with the
-rest. ID nodes that are known in the graph in question make it exact: `calibrate(new_data, mask=known)`.
+By how much (benchmarks/beside.md, GCN on four graphs, 5 % asked, 1 to 20 % of the nodes planted among ID nodes, with
+other features or edges): GNNSafe flags up to 82 % of the ID nodes, TwoScale up to 6.7 %, as its p-values go by a node's
+own evidence, less what all nodes of the graph share and most of what odder in-neighbours may explain. These are nodes
+with odd neighbours: where fewer than half of the in-neighbours are planted TwoScale flags at most 5.3 %, where half or
+more are, up to 41 %. Beside classes that were left out of training 5 % asked became 4.0 to 10 % by GNNSafe, 2.9 to
+5.8 % by TwoScale (benchmarks/calibration.md), and 38 % and 71 % by GNNSafe on two dense social graphs. In a graph that
+is odd as a whole ID nodes are flagged with the rest. ID nodes that are known in the graph in question make it exact:
+`calibrate(new_data, mask=known)`.
 
 Sets of classes (`Detector.predict_sets`) promise likewise: an ID node's set lacks its class with a probability of at
 most `error`, on average over calibration sets and where nodes are exchangeable. The error is shared by the OOD score,

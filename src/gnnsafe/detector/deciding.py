@@ -301,7 +301,8 @@ class Deciding(Answering):
 
         Raises:
             NotFittedError: The detector is not fitted or not calibrated.
-            InputError: Some of these nodes were used to train or to calibrate: on them the rates say nothing.
+            InputError: Some of these nodes were used to train, to fit the method or to calibrate: on them the rates say
+                nothing.
         """
         calibration, graph = self.calibrated(), self.prepared(data)
         p = self.p_values(graph, batch_size=batch_size, hops=hops)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gnnsafe.detector.tables import arrow_table, data_frame, selection
+from gnnsafe.detector.tables import arrow_table, data_frame, name_array, selection
 
 __all__ = ["Decisions", "joined"]
 
@@ -90,7 +89,7 @@ class Decisions:
         columns: dict[str, Any] = {"id": list(self.ids)}
         if self.predicted is not None and self.probabilities is not None:
             classes = self.predicted.cpu().numpy()
-            named = classes if self.class_names is None else np.array(self.class_names)[classes]
+            named = classes if self.class_names is None else name_array(self.class_names)[classes]
             columns |= {"predicted": named, "probability": self.probabilities.cpu().numpy()}
         rest = {"score": self.scores, "p_value": self.p_values, "flag": self.flags}
         return columns | {name: values.cpu().numpy() for name, values in rest.items()}

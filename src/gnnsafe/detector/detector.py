@@ -89,10 +89,10 @@ class Detector(Deciding):
     ) -> Diagnosis:
         """Which detector suits which trouble on the ID graph `data`: the method as it is, or one of the `candidates`.
 
-        No OOD data is needed. Trouble is planted among held-out nodes, those of `data.test_mask` or all that are
-        neither training nor validation nodes: classes taken out of what detectors see (their labels must be known),
-        nodes, regions and a whole graph with other features or edges. Candidates are the method's own score, with other
-        steps and alpha too unless it is TwoScale's, and other methods. Heterophilic graphs get a warning.
+        No OOD data is needed. Trouble is planted among held-out nodes, those of `data.test_mask` or all, but for
+        training and validation nodes: classes taken out of what detectors see (their labels must be known), nodes,
+        regions and a whole graph with other features or edges. Candidates are the method's own score, with other steps
+        and alpha too unless it is TwoScale's, and other methods. Heterophilic graphs get a warning.
 
         Args:
             data: The graph that the detector was fitted on, with `y` and `train_mask`.

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from gnnsafe.checks import check_node
-from gnnsafe.detector.tables import arrow_table, data_frame, selection
+from gnnsafe.detector.tables import arrow_column, arrow_table, data_frame, name_array, selection
 
 __all__ = ["ClassSets"]
 
@@ -51,7 +51,8 @@ class ClassSets:
         Raises:
             InputError: There is no such node.
         """
-        return tuple(self._classes()[self.members[check_node(node, len(self))].cpu().numpy()].tolist())
+        found = self.members[check_node(node, len(self))].nonzero().flatten().tolist()
+        return tuple(found if self.class_names is None else (self.class_names[label] for label in found))
 
     def of(self, mask: Tensor) -> ClassSets:
         """Those of the nodes in `mask`, a boolean tensor.
@@ -82,8 +83,9 @@ class ClassSets:
         import pyarrow as pa
 
         classes, sizes = self.members.cpu().numpy().nonzero()[1], self.sizes.cpu().numpy()
+        names = arrow_column("set", self._classes()[classes])
         ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return table.append_column("set", pa.LargeListArray.from_arrays(ends, pa.array(self._classes()[classes])))
+        return table.append_column("set", pa.LargeListArray.from_arrays(ends, names))
 
     def to_pandas(self) -> Any:
         """The same as a data frame.
@@ -98,4 +100,4 @@ class ClassSets:
 
     def _classes(self) -> Any:
         """What each class is called, as an array."""
-        return np.arange(self.members.shape[1]) if self.class_names is None else np.array(self.class_names)
+        return np.arange(self.members.shape[1]) if self.class_names is None else name_array(self.class_names)

@@ -55,9 +55,9 @@ class PlantedCase:
 
 
 def ready(data: Data) -> Data:
-    """The graph, once it and its masks are known to be such; without a test mask, one of all nodes in no other mask.
+    """The graph, once it and its masks are known to be such, its test nodes those that are in no other mask.
 
-    An empty `val_mask` is none.
+    Without a test mask these are all such nodes. An empty `val_mask` is none.
     """
     check_graph(data)
     seen, validation = node_mask(data, "train_mask"), getattr(data, "val_mask", None)
@@ -65,11 +65,10 @@ def ready(data: Data) -> Data:
         data = changed(data, val_mask=None)
     elif validation is not None:
         seen = seen | node_mask(data, "val_mask")
-    if getattr(data, "test_mask", None) is None:
-        data = changed(data, test_mask=~seen)
-    count = int(node_mask(data, "test_mask").sum())
-    require(count > 1, "test_mask", "hold at least two nodes, one to plant trouble in and one to leave alone", count)
-    return data
+    test = ~seen if getattr(data, "test_mask", None) is None else node_mask(data, "test_mask") & ~seen
+    rule = "hold at least two nodes, one to plant trouble in and one to leave alone, that are in no other mask"
+    require(int(test.sum()) > 1, "test_mask", rule, int(test.sum()))
+    return changed(data, test_mask=test)
 
 
 def tried(
