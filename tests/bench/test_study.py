@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gnnsafe.bench import study as module
+from gnnsafe.bench.cores import each
 from gnnsafe.bench.plan import Cell, Plan
 from gnnsafe.bench.recipes import Recipe
 from gnnsafe.bench.run import run
@@ -66,6 +67,20 @@ def test_memory_is_the_cells_own(task):
     peak = module._peak_memory()
     assert peak > 1024
     assert task.carry_out()[0].memory < peak - 512
+
+
+def memory_before_and_after(task: CellTask) -> tuple[float, float]:
+    """What a cell takes, and what it takes where the process has held 512 MiB more before."""
+    before = task.carry_out()[0].memory
+    torch.ones(2**27)
+    return before, task.carry_out()[0].memory
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lets a process forget its peak")
+def test_memory_is_not_what_larger_cells_left_behind(task):
+    """A worker keeps what it frees: Cora's cells were said to take what Arxiv's had."""
+    for before, after in each(memory_before_and_after, [task, replace(task, data="other")], jobs=2):
+        assert after < before + 128
 
 
 def test_only_what_is_not_finished_is_run(task):

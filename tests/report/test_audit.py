@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from gnnsafe.bench import paper
 from gnnsafe.bench.search import SEARCH_STEPS
 from gnnsafe.report.audit import audit_section
@@ -54,6 +56,16 @@ def test_nothing_to_audit(record):
     assert audit_section([record(method="Energy")]) is None
     assert audit_section([record(method="Energy", selection="test")]) is None
     assert audit_section([]) is None
+
+
+def test_test_selected_records_alone_are_not_passed_over_in_silence(record):
+    """They are in no table: a report of them was its title."""
+    chosen = [record(method="Energy", selection="test"), record(method="MSP", selection="test")]
+    alone = study_document(chosen, {})
+    assert alone.sections == []
+    assert re.search("settings of 2 records: these are ranked nowhere.*'--search'", alone.lead[0])
+    assert not any("ranked nowhere" in line for line in study_document([record(method="MSP"), *chosen], {}).lead)
+    assert "ranked nowhere" in study_document([record(method="ODIN"), *chosen], {}).lead[-1]
 
 
 def test_the_text_says_whether_honest_values_were_searched_for(record):

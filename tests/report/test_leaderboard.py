@@ -40,6 +40,21 @@ def test_commands_can_be_typed(record):
     assert command(record(selection="test"), 5).endswith("--selection test")
     searched = record(chosen={"lr": "0.1, lowest ID validation loss among 0.1, 0.01, 0.001"}, epochs=20)
     assert command(searched, 2).endswith("--epochs 20 --search")
+    elsewhere = record(versions={"gnnsafe": "1", "torch": "2.13.0 on cuda"})
+    assert command(elsewhere, 1).endswith("--protocol paper --device cuda")
+
+
+def test_a_command_names_every_shift_that_a_choice_was_made_for(record):
+    """With one of them alone the search would choose by that one, and other figures might come out."""
+    chosen = {"lr": "0.1, lowest ID validation loss among 0.1, 0.01, 0.001, mean over structure, feature"}
+    assert " --shifts structure,feature --methods msp " in command(record(shift="feature", chosen=chosen), 1)
+
+
+def test_a_command_runs_every_seed_that_there_is(record):
+    """Seed 1 failed: two of them are 0 and 2."""
+    (entry,) = leaderboard([record(seed=0), record(seed=2)])["entries"]
+    assert entry["record"]["seeds"] == [0, 2]
+    assert " --seeds 3 " in entry["record"]["command"]
 
 
 def test_controls_and_what_they_explain(record):

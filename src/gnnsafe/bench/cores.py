@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import multiprocessing
 import os
@@ -20,7 +21,7 @@ import torch
 
 from gnnsafe.errors import WorkerError
 
-__all__ = ["ENDED", "each", "free_memory", "keep_freed_memory", "usual_jobs"]
+__all__ = ["ENDED", "each", "free_memory", "give_back_memory", "keep_freed_memory", "usual_jobs"]
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,13 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         for option, size in MALLOC.items():
             libc.mallopt(option, size)
+
+
+def give_back_memory() -> None:
+    """Have glibc give the system what was kept, so that a process holds what its next work needs, not its last."""
+    gc.collect()
+    with suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _started() -> None:

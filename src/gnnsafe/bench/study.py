@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gnnsafe.bench.code import method_version, training_version
-from gnnsafe.bench.cores import ENDED, each
+from gnnsafe.bench.cores import ENDED, each, give_back_memory
 from gnnsafe.bench.plan import Cell
 from gnnsafe.bench.recipes import Recipe, demo_recipes
 from gnnsafe.bench.run import HIDDEN, Result, attempts, run
@@ -171,7 +171,8 @@ def _public(source: str, root: str | None) -> str:
 
 
 def _forget_peak_memory() -> None:
-    """Where Linux lets a process do so: what is held from now on is the cell's."""
+    """Where Linux lets a process do so: what is held from now on is the cell's, not what larger cells left behind."""
+    give_back_memory()
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 

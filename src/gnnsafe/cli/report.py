@@ -75,7 +75,7 @@ def _report(arguments: argparse.Namespace) -> Answer:
         text = _text(arguments.format, document, records)
         return Answer([lambda console: console.file.write(text)], order, code=code)
     written = write_report(store.opened(arguments.out or folder / "report"), document, records)
-    return Answer(printed(order_sections(records)), order, list(written.items()), code)
+    return Answer(printed(order_sections(records)) or [*document.lead], order, list(written.items()), code)
 
 
 def _text(kind: str, document: Any, records: list[store.Record]) -> str:

@@ -19,6 +19,7 @@ __all__ = ["FORMAT", "as_leaderboard_page", "leaderboard"]
 FORMAT = 1
 CONTROL = "control"
 DIGITS = 3
+MEAN_OVER = re.compile(", mean over (.+)")  # of a search under the rigorous protocol
 
 
 def leaderboard(records: Sequence[Record]) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def _entry(found: SeedSummary, records: Sequence[Record], explained: bool) -> di
         "within_degrees": _rounded(100 * fmean(within) if within else None),
         "explained": explained,
         "record": {
-            "command": command(first, len({record.seed for record in records})),
+            "command": command(first, max(record.seed for record in records) + 1),
             "seeds": sorted({record.seed for record in records}),
             "by_seed": [round(value, DIGITS) for value in found.values["auroc"]],
             "method": shown(first.method_repr),
@@ -83,11 +84,15 @@ def _rounded(value: float | None) -> float | None:
 def command(record: Record, seeds: int) -> str:
     """What runs it again; a method of your own by its file."""
     method = "FILE.py" if record.code else re.sub("[ ,]+", "-", record.method.lower())
-    words = ["gnnsafe bench", f"--datasets {record.dataset}", f"--shifts {record.shift}", f"--methods {shown(method)}"]
+    over = [found[1] for how in record.chosen.values() if (found := MEAN_OVER.search(how))]
+    shifts = over[0].replace(" ", "") if over else record.shift  # one choice for all of these
+    words = ["gnnsafe bench", f"--datasets {record.dataset}", f"--shifts {shown(shifts)}", f"--methods {shown(method)}"]
     words += [f"--backbones {record.backbone}", f"--seeds {seeds}", f"--protocol {record.protocol}"]
     words += [f"--epochs {record.epochs}"] * (record.epochs != 200)
     words += ["--search"] * (record.selection == "validation" and any("among" in how for how in record.chosen.values()))
-    return " ".join([*words, *(["--selection test"] * (record.selection == "test"))])
+    words += ["--selection test"] * (record.selection == "test")
+    device = record.versions["torch"].partition(" on ")[2]
+    return " ".join([*words, *([f"--device {shown(device)}"] if device else [])])
 
 
 def as_leaderboard_page(board: dict[str, Any]) -> str:

@@ -62,6 +62,12 @@ TIMING = (
 )
 
 
+WITHOUT_HONEST = (
+    "Test data chose epoch and settings of {}: these are ranked nowhere, and shown beside honest runs alone, of which "
+    "there are none here: run the same with '--search' in place of '--selection test' into the same folder."
+)
+
+
 def study_document(
     records: Sequence[Record], figures: Mapping[int, Sequence[Record]], audited: Sequence[Record] = ()
 ) -> Document:
@@ -82,12 +88,14 @@ def study_document(
         if table[0] == "rigorous":
             beyond = intervals_section(_of(table, records))
             sections.append(replace(beyond, title=beyond.title + where))
-    audit = audit_section(audited or every)
+    audit, lead = audit_section(audited or every), _lead(records) if records else []
     sections += [] if audit is None else [audit]
+    if audit is None and (chosen := sum(record.selection == "test" for record in audited or every)):
+        lead.append(WITHOUT_HONEST.format(_count(chosen, "record")))
     sections += _paper_sections(_of(PAPER, records))
     sections += [choices_section(records)] if records else []
     sections += [figure_section(number, figures[number]) for number in sorted(figures)]
-    return Document("gnnsafe bench: out-of-distribution nodes on graphs", _lead(records) if records else [], sections)
+    return Document("gnnsafe bench: out-of-distribution nodes on graphs", lead, sections)
 
 
 def order_sections(records: Sequence[Record]) -> list[Section]:
