@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import DirGNNConv, GCNConv, GraphNorm, SAGEConv
 from torch_geometric.utils import degree
 
-from gnnsafe import Detector, prepare
+from gnnsafe import CrossEntropy, Detector, prepare, train
 from gnnsafe.edges import Edges
 from gnnsafe.errors import InputError, ModelWarning
 from gnnsafe.methods import GEBM, DiffusedKNN, Energy, Method, Propagated
@@ -245,6 +245,46 @@ def test_a_model_in_half_precision_is_not_refused_for_its_rounding(chain, precis
                 call(detector, hops)
     with pytest.raises(InputError, match="on another part of the graph"):  # float32 rounds less
         Detector(model, "gnnsafe").fit(chain).score(chain, batch_size=19, hops=1)
+
+
+@dataclass(slots=True)
+class InSlots:
+    """A graph whose attributes are in `__slots__`, as PyG's are not."""
+
+    x: torch.Tensor
+    edge_index: torch.Tensor
+    y: torch.Tensor
+    train_mask: torch.Tensor
+    val_mask: torch.Tensor
+
+
+class Computed:
+    """A graph whose features are computed when they are asked for."""
+
+    def __init__(self, data: Data) -> None:
+        self.half, self.edge_index = data.x / 2, data.edge_index
+        self.y, self.train_mask, self.val_mask = data.y, data.train_mask, data.val_mask
+
+    @property
+    def x(self):
+        return 2 * self.half
+
+    @x.setter
+    def x(self, x):
+        self.half = x / 2
+
+
+@pytest.mark.filterwarnings("error::gnnsafe.errors.ModelWarning")  # of features in another order than edges
+@pytest.mark.parametrize("kind", [lambda data: InSlots(**data.to_dict()), Computed], ids=["slots", "computed"])
+def test_graphs_of_ones_own_kind(chain, kind):
+    """Features were not found in `__slots__`: parts had those of all nodes, and an IndexError was all that was said."""
+    model, graph = Theirs(), kind(chain)
+    detector, expected = detector_of(model, graph, "gnnsafe"), detector_of(model, chain, "gnnsafe").score(chain)
+    torch.testing.assert_close(detector.score(graph, batch_size=9, hops=2), expected)
+    nodes, scores = detector.score_new(graph, [5], hops=2)
+    torch.testing.assert_close(scores, expected[nodes])
+    histories = [train(GCN(8, 4, 3), data, objective=CrossEntropy(), epochs=3) for data in (graph, chain)]
+    assert histories[0] == histories[1]
 
 
 def test_what_cannot_be_scored_in_batches_is_said_in_a_line(chain):

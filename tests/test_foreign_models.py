@@ -67,6 +67,16 @@ class WritesUnseen(TwoConvolutions):
         return super().forward(x, edge_index)
 
 
+class AnswersInOnePlace(TwoConvolutions):
+    """As a captured CUDA graph does."""
+
+    def forward(self, x, edge_index):
+        if not hasattr(self, "answer"):
+            self.answer = torch.empty(10_000, 3)
+        self.answer[: len(x)] = super().forward(x, edge_index)
+        return self.answer[: len(x)]
+
+
 class DropsByHand(TwoConvolutions):
     def forward(self, x, edge_index):
         return super().forward(F.dropout(x, 0.5, training=True), edge_index)
@@ -344,6 +354,13 @@ def test_a_forward_that_writes_into_the_graph_is_refused_and_undone(model):
     with pytest.raises(ValueError, match=r"'model' must leave data.x as it is .*x = x.clone\(\)"):
         Detector(model()).fit(data)
     assert torch.equal(data.x, before)
+
+
+@pytest.mark.filterwarnings("error")  # none of which would be true
+def test_a_forward_that_writes_into_logits_that_it_gave_is_refused():
+    """`calibrate` and other threads read the first while the next are written: scores were silently wrong."""
+    with pytest.raises(ValueError, match=r"'model' must leave the logits that it gave .*return logits.clone\(\)"):
+        Detector(AnswersInOnePlace()).fit(block_graph())
 
 
 def test_one_that_was_loaded_is_still_watched(tmp_path):

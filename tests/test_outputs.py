@@ -111,6 +111,9 @@ class TestEmbeddings:
         model.act = nn.ReLU(inplace=True)
         embeddings = Outputs.of(model, directed, embedding="convs.0").embeddings
         assert torch.equal(embeddings, model.convs[0](directed.x))
+        model.mark = Penultimate()
+        model.forward = lambda x, edge_index: model.convs[1](model.mark(model.convs[0](x)).relu_())
+        assert torch.equal(Outputs.of(model, directed).embeddings, embeddings)
 
     def test_of_several_marks_none_is_chosen(self, directed):
         class Both(nn.Module):

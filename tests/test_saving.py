@@ -255,6 +255,14 @@ class TestRefused:
             model.weights[0][0, 0] += 1e-6
         one_line(lambda: gnnsafe.load(saved, model), "got one with other weights")
 
+    @pytest.mark.parametrize("columns", [-1, 8])
+    def test_a_model_without_weights(self, columns, blocks, tmp_path):
+        """Its layers have not found their sizes yet, or it is on the meta device."""
+        Detector(GraphSAGE(-1, 16, 2, 3), "gnnsafe").fit(blocks).save(tmp_path)
+        empty = GraphSAGE(columns, 16, 2, 3).to("cpu" if columns < 0 else "meta")
+        with pytest.raises(InputError, match=r"'model' must have weights \(got one without\); load them first"):
+            gnnsafe.load(tmp_path, empty)
+
     def test_no_model(self, blocks, tmp_path):
         Detector(GraphSAGE(8, 16, num_layers=2, out_channels=3)).fit(blocks).save(tmp_path)
         with pytest.raises(ValueError, match=r"'model' must be given: the detector was saved with a GraphSAGE"):

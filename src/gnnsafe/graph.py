@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from inspect import ismemberdescriptor
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -105,9 +106,19 @@ def edges_of(adj_t: Any) -> dict[str, Tensor]:
 
 
 def stored(graph: Any) -> dict[str, Any]:
-    """What the graph holds, by name; neither properties nor methods, nor what is None."""
-    values = graph.to_dict() if hasattr(graph, "to_dict") else getattr(graph, "__dict__", {})
+    """What the graph holds, by name, in `__slots__` too; neither properties nor methods, nor what is None.
+
+    >>> from types import SimpleNamespace
+    >>> stored(SimpleNamespace(x=1, y=None))
+    {'x': 1}
+    """
+    values = graph.to_dict() if hasattr(graph, "to_dict") else {**_in_slots(graph), **getattr(graph, "__dict__", {})}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _in_slots(graph: Any) -> dict[str, Any]:
+    members = (name for kind in type(graph).__mro__ for name, slot in vars(kind).items() if ismemberdescriptor(slot))
+    return {name: getattr(graph, name, None) for name in members if name != "__dict__"}
 
 
 def node_ids(graph: Graph) -> Sequence[Any] | None:

@@ -123,8 +123,8 @@ class Classifier:
         seen: list[Any] = []
 
         def pass_by(_module: nn.Module, _inputs: object, embedding: Any) -> Tensor | None:
-            own = isinstance(embedding, Tensor) and not isinstance(place, Penultimate)
-            seen.append(embedding.clone() if own else embedding)  # what comes after may work in place
+            theirs = isinstance(embedding, Tensor) and not (isinstance(place, Penultimate) and self.takes_prepared)
+            seen.append(embedding.clone() if theirs else embedding)  # what comes after may work in place
             return None if edit is None else edit(embedding.to(graph.device)).to(embedding.device)
 
         with borrow(self.model, gradients=gradients) as modules:

@@ -1,8 +1,9 @@
-"""One look at a model that gnnsafe does not know: does it write into its graph, give random answers, keep a graph?"""
+"""One look at a model that gnnsafe does not know: what does it write into, is it random, what does it keep?"""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -27,7 +28,8 @@ OF_PARTS = 4  # the same where nodes and edges keep their order: only products o
 
 def probe(classifier: Classifier, graph: PreparedGraph) -> Outputs:
     """The model's outputs on the graph; a model that writes into it is refused, what else is odd is said."""
-    outputs = _unwritten(classifier, graph)
+    found = _unwritten(classifier, graph)
+    outputs = replace(found, logits=found.logits.clone())
     name = type(classifier.model).__name__
     if classifier.forward is None and (taken := passed(classifier.model, graph)):
         _warn(
@@ -52,6 +54,8 @@ def probe(classifier: Classifier, graph: PreparedGraph) -> Outputs:
             )
     elif kept := _by_number(classifier, outputs):
         _warn(kept)
+    same, overwritten = torch.equal(found.logits, outputs.logits), "a forward that writes others into them"
+    require(same, "model", "leave the logits that it gave as they are", overwritten, "return logits.clone()")
     return outputs
 
 

@@ -93,7 +93,7 @@ def subgraph(graph: Data, nodes: Tensor, edges: Tensor, *, read: Read = ()) -> D
 
     `read` names what the model reads besides x and edge_index, None where that may be anything: see `row_kinds`.
     """
-    kinds = row_kinds(graph, read, "node", "edge")
+    kinds: dict[str, Kind] = {"x": "node", **row_kinds(graph, read, "node", "edge")}  # x may be computed, not stored
     kept = {"node": nodes.nonzero().flatten(), "edge": edges}
     values = {name: rows(getattr(graph, name), kept[kind]) for name, kind in kinds.items()}
     if "num_nodes" in stored(graph):

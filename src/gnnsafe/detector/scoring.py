@@ -88,10 +88,10 @@ class Scorer:
     def fit(self, data: Graph, *, batch_size: int | None = None, hops: int | None = None) -> Self:
         """Fit the method on the graph that the model was trained on, with `y` and `train_mask`.
 
-        A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph is refused,
-        and a `ModelWarning` says what else is odd, such as a forward that keeps part of a graph or gives random
-        answers. Where no method was named and the default cannot be fitted, a `MethodWarning` says which one is in its
-        place.
+        A model that is not one of gnnsafe.models is looked at once: one whose forward writes into the graph, or into
+        logits that it gave before, is refused, and a `ModelWarning` says what else is odd, such as a forward that keeps
+        part of a graph or gives random answers. Where no method was named and the default cannot be fitted, a
+        `MethodWarning` says which one is in its place.
 
         Args:
             data: The training graph, with `x`, `edge_index`, `y` and `train_mask`, and a `val_mask` for methods that

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gnnsafe.errors import InputError, SavedFileError, require, require_known
 from gnnsafe.hashing import weights_digest
@@ -91,6 +92,9 @@ class SavedModel:
 
     def check(self, model: nn.Module) -> None:
         """`model` is the one that was saved: its class, its arguments if it is registered, its shapes, every weight."""
+        empty = any(is_lazy(one) or one.is_meta for one in (*model.parameters(), *model.buffers()))
+        remedy = "load them first, after a call of the model where its layers are lazy"
+        require(not empty, "model", "have weights", "one without", remedy)
         name, state = type(model).__name__, _state(model)
         self._require_same(name == self.name, f"a {name}")
         arguments = {} if self.arguments is None or MODELS.name_of(type(model)) is None else _arguments(model)
