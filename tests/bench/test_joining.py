@@ -101,6 +101,7 @@ def told(record, lr: str) -> dict[str, str]:
     [
         ("data", changed(data="abc"), "synthetic has fingerprint abc, not "),
         ("data", changed(dataset="nowhere"), "nowhere is not available"),
+        ("data", changed(shift="season"), "synthetic has no shift season"),
         ("seeds", lambda r: None if (r.method, r.seed) == ("MSP", 1) else r, "synthetic feature, MSP: seeds 1 of 3"),
         ("seeds", lambda r: None if r.seed else r, "1 seeds, at least 3 are asked for"),
         ("epochs", changed(epochs=20), ": 20, where the page's figures are of 200"),
@@ -212,3 +213,5 @@ def test_the_command_says_so_in_one_line(tmp_path, capsys):
     assert cli.main(["leaderboard", str(tmp_path)]) == 2
     assert cli.main(["leaderboard", "a", "b"]) == 2
     assert cli.main(["leaderboard", "check", "a", "--out", "b"]) == 2
+    assert cli.main(["leaderboard", str(tmp_path), "--methods", "mine.py"]) == 2
+    assert "'--methods' must be given after 'check' alone" in capsys.readouterr().err

@@ -60,6 +60,9 @@ def _leaderboard(arguments: argparse.Namespace) -> Answer:
         return _check(others or [FOLDER], arguments)
     if others:
         raise InputError(f"'FOLDER' must be one (got {len(others) + 1})")
+    for option in ("data", "methods"):
+        if getattr(arguments, option):
+            raise InputError(f"'--{option}' must be given after 'check' alone (got it for a page, which runs nothing)")
     records, code = selected(first)
     if not records:
         raise InputError(f"'{first}' must hold records of 'gnnsafe bench' (got none)")
