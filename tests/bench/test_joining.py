@@ -101,6 +101,7 @@ def told(record, lr: str) -> dict[str, str]:
     [
         ("data", changed(data="abc"), "synthetic has fingerprint abc, not "),
         ("data", changed(dataset="nowhere"), "nowhere is not available"),
+        ("data", changed(shift="season"), "synthetic has no shift season"),
         ("seeds", lambda r: None if (r.method, r.seed) == ("MSP", 1) else r, "synthetic feature, MSP: seeds 1 of 3"),
         ("seeds", lambda r: None if r.seed else r, "1 seeds, at least 3 are asked for"),
         ("epochs", changed(epochs=20), ": 20, where the page's figures are of 200"),
@@ -212,3 +213,15 @@ def test_the_command_says_so_in_one_line(tmp_path, capsys):
     assert cli.main(["leaderboard", str(tmp_path)]) == 2
     assert cli.main(["leaderboard", "a", "b"]) == 2
     assert cli.main(["leaderboard", "check", "a", "--out", "b"]) == 2
+    assert cli.main(["leaderboard", str(tmp_path), "--methods", "mine.py"]) == 2
+    assert "'--methods' must be given after 'check' alone" in capsys.readouterr().err
+
+
+def test_a_page_has_the_audit_that_is_kept_in_a_folder_of_its_own_alone(record, tmp_path):
+    """Where test data chose records of the folder, too, a figure was the mean of both."""
+    store.write(tmp_path, [record(auroc=0.7), record(auroc=0.95, selection="test")])
+    store.write(tmp_path / "audit", [record(auroc=0.75), record(auroc=0.85, selection="test")])
+    assert cli.main(["leaderboard", str(tmp_path)]) == 0
+    board = json.loads((tmp_path / "leaderboard" / "leaderboard.json").read_text(encoding="utf-8"))
+    found = {(entry["selection"], entry["auroc"]) for entry in board["entries"]}
+    assert found == {("validation", 70.0), ("test", 85.0)}

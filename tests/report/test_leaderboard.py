@@ -106,14 +106,15 @@ def test_a_browser_draws_it(record, tmp_path):
         )
     ]
     records.append(record(method="Oracle", dataset="cora", shift="structure", auroc=0.99, selection="test"))
+    records.append(record(method="Mine", dataset="synthetic", shift="feature", auroc=0.6))  # where no other was run
     page = tmp_path / "leaderboard.html"
     page.write_text(as_leaderboard_page(leaderboard(records)), encoding="utf-8")
     shown = drawn(page)
     body = re.search(r'<tbody id="body">(.*?)</tbody>', shown, re.DOTALL)[1]
-    assert re.findall(r'<td class="left">(.*?)</td>', body) == ["Energy", "GRASP"]
-    assert re.findall(r'<td class="mean">(.*?)</td>', body) == ["85.0", "75.0"]  # whole graphs; none of controls
+    assert re.findall(r'<td class="left">(.*?)</td>', body) == ["Energy", "GRASP", "Mine"]
+    assert re.findall(r'<td class="mean">(.*?)</td>', body) == ["85.0", "75.0", "–"]  # whole graphs; none of controls
     assert "70.0‡" in body
-    assert "2 methods, 3 settings" in shown
+    assert "3 methods, 4 settings" in shown
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")

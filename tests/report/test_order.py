@@ -91,6 +91,29 @@ def test_the_table(records):
     ]
 
 
+def test_a_setting_of_few_methods_leaves_the_others_their_means_and_ranks(records, record):
+    """One that joins was first tried on a data set where no other was: all others had no mean and no rank."""
+    before = order(records)
+    joined = [record(dataset="synthetic", shift="feature", method="Mine", auroc=0.7),
+              record(dataset="synthetic", shift="control-half", method="Mine", auroc=0.5)]  # fmt: skip
+    *others, mine = order([*records, *joined])
+    assert others == before
+    assert (mine.rank, mine.regimes["whole"], mine.controls) == (None, None, {})
+    assert mine.auroc["synthetic", "feature"] == pytest.approx(70.0)
+    row = table([*records, *joined], 120)[-1].split()
+    assert (row[:2], row[-1]) == (["–", "Mine†"], "70.0")  # the figure is there all the same
+    told = "in no mean and no rank, since fewer than half of the methods were run there: synthetic F"
+    assert told in order_lines([*records, *joined])
+
+
+def test_a_setting_of_half_of_the_methods_counts(record):
+    records = [record(method=method, shift="structure", auroc=0.6) for method in ("Energy", "MSP")]
+    records.append(record(method="MSP", shift="feature", auroc=0.8))
+    msp, energy = order(records)
+    assert (msp.regimes, msp.rank) == ({"whole": pytest.approx(70.0)}, 1.0)
+    assert (energy.regimes, energy.rank) == ({"whole": None}, None)
+
+
 def test_a_narrow_terminal_gets_a_column_per_regime(records):
     assert table(records, 50)[0] == "# method      whole classes planted rank"
 

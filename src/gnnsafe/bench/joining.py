@@ -93,6 +93,8 @@ def _data(records: Sequence[Record], root: str | None) -> RuleResult:
         if dataset not in DATASETS or not DATASETS[dataset].available(root):
             wrong.append(f"{dataset} is not available, so that its fingerprint cannot be compared; pass --data")
             continue
+        shifts = {record.shift for record in records if record.dataset == dataset} - {*DATASETS[dataset].shifts}
+        wrong += [f"{dataset} has no shift {shift}" for shift in sorted(shifts)]
         expected = data_fingerprint(dataset, root)
         others = {record.data for record in records if record.dataset == dataset} - {expected}
         wrong += [f"{dataset} has fingerprint {other}, not {expected}: other data" for other in sorted(others)]

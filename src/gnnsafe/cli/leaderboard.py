@@ -60,10 +60,15 @@ def _leaderboard(arguments: argparse.Namespace) -> Answer:
         return _check(others or [FOLDER], arguments)
     if others:
         raise InputError(f"'FOLDER' must be one (got {len(others) + 1})")
+    for option in ("data", "methods"):
+        if getattr(arguments, option):
+            raise InputError(f"'--{option}' must be given after 'check' alone (got it for a page, which runs nothing)")
     records, code = selected(first)
     if not records:
         raise InputError(f"'{first}' must hold records of 'gnnsafe bench' (got none)")
-    records += [record for record in audit_of(first) if record.selection == "test"]
+    if audited := audit_of(first):  # whose figures are the audit's, as in the report: none counts twice
+        records = [record for record in records if record.selection == "validation"]
+        records += [record for record in audited if record.selection == "test"]
     board, out = leaderboard(records), store.opened(arguments.out or first / "leaderboard")
     texts = {"leaderboard.json": json.dumps(board, ensure_ascii=False) + "\n"}
     texts["leaderboard.html"] = as_leaderboard_page(board)

@@ -12,7 +12,7 @@ from typing import Any
 from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import SeedSummary, summaries
 from gnnsafe.display import shown
-from gnnsafe.report.places import order, regime_of
+from gnnsafe.report.places import order, ranked_settings, regime_of
 
 __all__ = ["FORMAT", "as_leaderboard_page", "leaderboard"]
 
@@ -29,17 +29,18 @@ def leaderboard(records: Sequence[Record]) -> dict[str, Any]:
     for record in records:
         groups.setdefault((record.protocol, record.backbone, record.selection), []).append(record)
     for group in groups.values():
-        places = {place.method: place for place in order(group)}
+        places, common = {place.method: place for place in order(group)}, ranked_settings(group)
         of: dict[tuple[str, str, str], list[Record]] = {}
         for record in group:
             of.setdefault((record.dataset, record.shift, record.method), []).append(record)
         for found in summaries(group):
             key = (found.dataset, found.shift, found.method)
-            entries.append(_entry(found, of[key], places[found.method].explained(key[:2])))
+            told = {"explained": places[found.method].explained(key[:2]), "common": key[:2] in common}
+            entries.append(_entry(found, of[key], told))
     return {"format": FORMAT, "entries": entries}
 
 
-def _entry(found: SeedSummary, records: Sequence[Record], explained: bool) -> dict[str, Any]:
+def _entry(found: SeedSummary, records: Sequence[Record], told: dict[str, bool]) -> dict[str, Any]:
     first, within = records[0], [r.within_degrees for r in records if r.within_degrees is not None]
     return {
         "method": shown(found.method),
@@ -54,7 +55,7 @@ def _entry(found: SeedSummary, records: Sequence[Record], explained: bool) -> di
         "interval": _rounded(found.interval["auroc"]),
         "metrics": {name: round(mean, DIGITS) for name, (mean, _) in found.metrics.items()},
         "within_degrees": _rounded(100 * fmean(within) if within else None),
-        "explained": explained,
+        **told,
         "record": {
             "command": command(first, max(record.seed for record in records) + 1),
             "seeds": sorted({record.seed for record in records}),

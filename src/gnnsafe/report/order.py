@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from gnnsafe.bench.store import Record
 from gnnsafe.report.document import Section
 from gnnsafe.report.grid import Grid, GridEntry
-from gnnsafe.report.places import REGIMES, Place, Setting, mean_over, order, ranked_settings, settings_of
+from gnnsafe.report.places import (
+    REGIMES,
+    Place,
+    Setting,
+    mean_over,
+    order,
+    ranked_settings,
+    rare_settings,
+    settings_of,
+)
 from gnnsafe.report.ranks import ranking
 
 __all__ = ["order_lines", "order_section"]
@@ -27,6 +36,8 @@ def order_lines(records: Sequence[Record]) -> list[str]:
         f"{first.epochs} epochs; rank: mean of the ranks in all settings."
     ]
     lines += [f"{regime}: {REGIMES[regime]}; {_listed(found)}" for regime, found in settings_of(records).items()]
+    if rare := rare_settings(records):
+        lines.append(f"in no mean and no rank, since fewer than half of the methods were run there: {_listed(rare)}")
     if any(place.within is not None for place in places):
         lines.append("equal degrees: of time, among nodes of equal in- and out-degree: what is known beyond degrees")
     if any(place.controls for place in places):
@@ -54,7 +65,7 @@ def _listed(settings: Sequence[Setting]) -> str:
 def order_section(records: Sequence[Record]) -> Section:
     """The order with a column per setting, or, where a terminal has no room for that, per regime alone."""
     each = {"\n".join([*dataset.split("-"), SHORT.get(shift, shift)]): [(dataset, shift)]
-            for dataset, shift in ranked_settings(records)}  # fmt: skip
+            for dataset, shift in [*ranked_settings(records), *rare_settings(records)]}  # fmt: skip
     lead, *notes = order_lines(records)
     return Section("The order of methods", [lead], [_grid(records, each)], notes, narrow=[_grid(records, {})])
 

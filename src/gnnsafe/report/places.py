@@ -14,7 +14,17 @@ from gnnsafe.bench.store import Record
 from gnnsafe.bench.summary import summaries
 from gnnsafe.datasets import CONTROLS, SAME_GRAPH
 
-__all__ = ["REGIMES", "Place", "Setting", "mean_over", "order", "ranked_settings", "regime_of", "settings_of"]
+__all__ = [
+    "REGIMES",
+    "Place",
+    "Setting",
+    "mean_over",
+    "order",
+    "ranked_settings",
+    "rare_settings",
+    "regime_of",
+    "settings_of",
+]
 
 Setting = tuple[str, str]  # data set, shift
 
@@ -40,13 +50,13 @@ class Place:
     auroc: dict[Setting, float]
     """Controls among them."""
     regimes: dict[str, float | None]
-    """Means over the settings of each regime, by its name."""
+    """Means over the common settings of each regime, by its name."""
     controls: dict[str, float | None]
     """Means over data sets of each control, 50 where a method is fair."""
     within: float | None
     """Mean over settings of time of the AUROC among nodes of equal in- and out-degree."""
     rank: float | None
-    """Mean over all settings but controls, among methods that were run in all of them; 1 is best."""
+    """Mean over all common settings but controls, among methods that were run in all of them; 1 is best."""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
@@ -111,25 +121,38 @@ def _best(place: Place) -> float:
     return max((value for value in place.regimes.values() if value is not None), default=0.0)
 
 
-def _settings(records: Iterable[Record]) -> list[Setting]:
-    return list(dict.fromkeys((record.dataset, record.shift) for record in records))
+def _settings(records: Iterable[Record]) -> dict[Setting, bool]:
+    """Every setting, and whether it is common: at least half of the methods were run in it, and means are over it.
+
+    A setting of few methods, such as the first try of one that joins, would leave all others without mean and rank.
+    """
+    methods: dict[Setting, set[str]] = {}
+    for record in records:
+        methods.setdefault((record.dataset, record.shift), set()).add(record.method)
+    every = set().union(*methods.values())
+    return {setting: 2 * len(found) >= len(every) for setting, found in methods.items()}
+
+
+def rare_settings(records: Iterable[Record]) -> list[Setting]:
+    """Those but controls that fewer than half of the methods were run in: they count in no mean and no rank."""
+    return [setting for setting, common in _settings(records).items() if not common and regime_of(setting[1])]
 
 
 def settings_of(records: Iterable[Record]) -> dict[str, list[Setting]]:
-    """The settings of each regime that there is, in the order of `REGIMES`."""
-    settings = _settings(records)
+    """The common settings of each regime that there is, in the order of `REGIMES`."""
+    settings = [setting for setting, common in _settings(records).items() if common]
     found = {regime: [setting for setting in settings if regime_of(setting[1]) == regime] for regime in REGIMES}
     return {regime: settings for regime, settings in found.items() if settings}
 
 
 def _controls(records: Iterable[Record]) -> dict[str, list[Setting]]:
-    settings = _settings(records)
+    settings = [setting for setting, common in _settings(records).items() if common]
     found = {control: [setting for setting in settings if setting[1] == control] for control in CONTROLS}
     return {control: settings for control, settings in found.items() if settings}
 
 
 def ranked_settings(records: Iterable[Record]) -> list[Setting]:
-    """All but the controls, regime by regime."""
+    """All common ones but the controls, regime by regime."""
     return [setting for settings in settings_of(records).values() for setting in settings]
 
 
