@@ -156,6 +156,8 @@ def test_nodes_are_known_again_where_features_of_others_have_changed(detector, b
     with pytest.raises(ValueError, match="40 calibration nodes among 90"):
         detector.check_calibration(edited, ~blocks.train_mask)
     assert detector.check_calibration(edited, blocks.test_mask).nodes == 50
+    grown = Data(x=torch.cat([blocks.x, torch.rand(70, 8)]), edge_index=blocks.edge_index)
+    assert detector.check_calibration(grown, nn.functional.pad(blocks.test_mask, (0, 70))).nodes == 50
 
 
 def test_graphs_whose_nodes_are_all_alike_are_told_apart_by_their_edges():

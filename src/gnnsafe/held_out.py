@@ -63,10 +63,10 @@ class KnownNodes:
         """
         if not (self.same_graph(other) or self._overlaps(other)):
             return torch.zeros_like(other.mask)
-        found = torch.isin(other.nodes, self.nodes[self.mask])
-        if len(self.nodes) != len(other.nodes):
-            return found
-        return torch.where(self.nodes == other.nodes, self.mask, found)
+        found, size = torch.isin(other.nodes, self.nodes[self.mask]), min(len(self.nodes), len(other.nodes))
+        same = self.nodes[:size] == other.nodes[:size]
+        found[:size] = torch.where(same, self.mask[:size], found[:size])
+        return found
 
     def _overlaps(self, other: KnownNodes) -> bool:
         """Whether one has most nodes of the other, which are told from each other by their features."""
