@@ -146,7 +146,9 @@ def test_nodes_are_known_again_in_a_graph_that_grew_and_in_a_part_of_it(detector
 
 
 def test_nodes_are_known_again_where_features_of_others_have_changed(detector, blocks):
-    detector.calibrate(blocks)
+    twin, taught = blocks.test_mask.nonzero()[0], blocks.train_mask.nonzero()[1]
+    blocks.x[twin] = blocks.x[taught]  # alike, but each in its place
+    detector.fit(blocks).calibrate(blocks)
     edited = Data(x=blocks.x.clone(), edge_index=blocks.edge_index)
     edited.x[blocks.train_mask.nonzero()[0]] += 1
     with pytest.raises(ValueError, match="got 29 training nodes among 30"):
@@ -154,6 +156,8 @@ def test_nodes_are_known_again_where_features_of_others_have_changed(detector, b
     with pytest.raises(ValueError, match="40 calibration nodes among 90"):
         detector.check_calibration(edited, ~blocks.train_mask)
     assert detector.check_calibration(edited, blocks.test_mask).nodes == 50
+    grown = Data(x=torch.cat([blocks.x, torch.rand(70, 8)]), edge_index=blocks.edge_index)
+    assert detector.check_calibration(grown, nn.functional.pad(blocks.test_mask, (0, 70))).nodes == 50
 
 
 def test_graphs_whose_nodes_are_all_alike_are_told_apart_by_their_edges():

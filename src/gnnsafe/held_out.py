@@ -59,12 +59,14 @@ class KnownNodes:
         """These nodes as a mask of the other's graph: none where that is another graph.
 
         In another order, or where some came, went or changed, nodes are known by their features: each that is like one
-        of these counts as one of them.
+        of these counts as one of them, but for a node in its old place.
         """
-        if self.same_graph(other) and torch.equal(self.nodes, other.nodes):
-            return self.mask
-        known = self.same_graph(other) or self._overlaps(other)
-        return torch.isin(other.nodes, self.nodes[self.mask]) if known else torch.zeros_like(other.mask)
+        if not (self.same_graph(other) or self._overlaps(other)):
+            return torch.zeros_like(other.mask)
+        found, size = torch.isin(other.nodes, self.nodes[self.mask]), min(len(self.nodes), len(other.nodes))
+        same = self.nodes[:size] == other.nodes[:size]
+        found[:size] = torch.where(same, self.mask[:size], found[:size])
+        return found
 
     def _overlaps(self, other: KnownNodes) -> bool:
         """Whether one has most nodes of the other, which are told from each other by their features."""
