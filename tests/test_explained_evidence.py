@@ -85,6 +85,16 @@ def test_addends_by_hand():
     )
 
 
+def test_how_rare_is_not_said_beyond_what_can_be_seen():
+    """Of absurd features p was 2.6e-220, and the node "as rare as one ID node in 5e+191": nobody saw so many."""
+    graph = block_graph()
+    detector, new = Detector(GCN(graph.x.shape[1], 8, 3)).fit(graph), graph.clone()
+    new.x[7] = 1e6
+    words = str(detector.explain(new, node=7))
+    assert "features far from training nodes' (p < 1e-06, weight" in words
+    assert "Together that is rarer than one ID node in a million (-log p = 3" in words
+
+
 def test_words_about_a_graph():
     half = graph_in_words(
         regions=0.5, surroundings=1.125, openness=0.5, lift=2.0, shift=0.5, around=-1.5, explained=0.75, rarity=2.0,
@@ -103,7 +113,7 @@ def test_words_about_a_graph():
         regions=1.0, surroundings=2.0, openness=1.0, lift=4.0, shift=0.0, around=0.0, explained=0.0, rarity=1e30,
         compared=1e30, silencing=0.0,
     )  # fmt: skip
-    assert odd[0] == "Together that is as rare as one ID node in 1e+304 (-log p = 1e+30)."
+    assert odd[0] == "Together that is rarer than one ID node in a million (-log p = 1e+30)."
     assert odd[1] == (
         "Odd nodes stand together in this graph (t = 1.00), which as a whole is odd (openness 1.00): "
         "surroundings count much (w = 2.00 of 2)."

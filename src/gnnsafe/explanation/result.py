@@ -18,6 +18,7 @@ __all__ = ["Explanation"]
 NAMED = 3  # nodes and classes in a text
 PULLS = 2  # nodes that raised, or lowered, one piece of evidence
 TOLD = 0.05  # of a difference between the score and what p-values compare
+RAREST = 1e-6  # of a p-value that says more than that the node is beyond all that was seen
 NUMBERS = ("node", "method", "score", "compared", "own", "task", "p_value")
 
 
@@ -188,7 +189,7 @@ class Explanation:
             if one.p_value is None:
                 lines.append(f"    none  {one.says}: {one.silent}")
                 continue
-            lines.append(f"  {one.addend:+6.2f}  {one.says} (p = {one.p_value:.2g}, weight {one.weight:.2f})")
+            lines.append(f"  {one.addend:+6.2f}  {one.says} ({_rarity(one.p_value)}, weight {one.weight:.2f})")
             if one.score is not None and (found := self._pulls(one.shares, one.score, PULLS)):
                 lines.append(f"          {'; '.join(found)}")
         return lines
@@ -210,3 +211,7 @@ class Explanation:
         text = f"{self._class(first.label)} ({first.distance:.2g} times as far from its mean as its training nodes)"
         further = [f"{self._class(c.label)} ({c.distance:.2g})" for c in others]
         return [f"Nearest training classes {', '.join([text, *further])}."]
+
+
+def _rarity(p_value: float) -> str:
+    return f"p = {p_value:.2g}" if p_value >= RAREST else f"p < {RAREST:g}"

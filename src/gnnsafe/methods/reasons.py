@@ -82,15 +82,19 @@ def graph_in_words(
         "Odd nodes stand together",
     )
     much = _by(max(regions, openness), ("little", "in part", "much"))
-    one_in = math.exp(min(max(rarity, 0.0), 700.0))  # of which float64 has the exponential
-    how_rare = f"{one_in:,.0f}" if one_in < MILLION else f"{one_in:.0e}"
+    rarer = rarity > math.log(MILLION)  # which no number of validation nodes shows
+    how_rare = (
+        "rarer than one ID node in a million"
+        if rarer
+        else f"as rare as one ID node in {math.exp(max(rarity, 0.0)):,.0f}"
+    )
     without = [f"what its surroundings say ({around:+.2f})"] * (abs(around) >= TOLD)
     without += [f"the {lift:.2f} that the graph adds to every score"] * (lift >= TOLD)
     without += [f"{shift:.2f} of its evidence, by which usual nodes of this graph lie above ID nodes"] * (shift >= TOLD)
     may = "which in-neighbours that are odd themselves may explain"
     without += [f"{explained:.2f} of its evidence, {may}"] * (explained >= TOLD)
     return (
-        f"Together that is as rare as one ID node in {how_rare} (-log p = {rarity:.4g}).",
+        f"Together that is {how_rare} (-log p = {rarity:.4g}).",
         f"{_by(regions, together)} in this graph (t = {regions:.2f}), "
         f"which as a whole is {_by(openness, ('usual', 'half odd', 'odd'))} (openness {openness:.2f}): "
         f"surroundings count {much} (w = {surroundings:.2f} of 2).",
