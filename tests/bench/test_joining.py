@@ -11,8 +11,9 @@ import pytest
 
 from gnnsafe import __version__, cli
 from gnnsafe.bench import store
-from gnnsafe.bench.code import code_version
+from gnnsafe.bench.code import code_version, method_version
 from gnnsafe.bench.joining import _drawn, findings
+from gnnsafe.bench.own import own_recipes
 
 PAGE = Path(__file__).parents[2] / "docs" / "leaderboard.md"
 METHOD = '''
@@ -225,3 +226,19 @@ def test_a_page_has_the_audit_that_is_kept_in_a_folder_of_its_own_alone(record, 
     board = json.loads((tmp_path / "leaderboard" / "leaderboard.json").read_text(encoding="utf-8"))
     found = {(entry["selection"], entry["auroc"]) for entry in board["entries"]}
     assert found == {("validation", 70.0), ("test", 85.0)}
+
+
+def test_no_method_takes_the_name_of_gnnsafes_own(honest, tmp_path):
+    """Its records would stand in that row of the page; 'bench' runs none, but records can be written without it."""
+    mine = tmp_path / "own_msp.py"
+    mine.write_text(METHOD.replace("JoiningMargin", "MSP"))
+    recipe, _ = own_recipes(str(mine))
+
+    def own(record):
+        if record.method != "MSP":
+            return None
+        versions = {**record.versions, "method": method_version(recipe.method)}
+        return changed(code=recipe.code, method_repr=repr(recipe.method), versions=versions)(record)
+
+    rules = found(rewritten(honest, tmp_path, own), files=[str(mine)])
+    assert "'methods' must have names of their own (got MSP twice)" in rules["methods"][1]

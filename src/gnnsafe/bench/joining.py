@@ -201,7 +201,11 @@ def _recipe(record: Record, files: Sequence[str]) -> Recipe:
         own_recipes(file)  # which may register a backbone
     require_known("backbone", record.backbone, backbones())
     own = [recipe for file in files for recipe in own_recipes(file, backbone=record.backbone)]
-    named = [recipe for recipe in (*own, *_cell(record).recipes()) if recipe.name == record.method]
+    ours = [recipe for recipe in _cell(record).recipes() if recipe.name == record.method]
+    named = [recipe for recipe in own if recipe.name == record.method]
+    alone = not ours or all(recipe.method == ours[0].method for recipe in named)  # the same where a file registers it
+    require(alone, "methods", "have names of their own", f"{record.method} twice")  # it would take the other's row
+    named += ours
     if not named:
         raise InputError(f"no method is called {record.method!r}; pass its file, --methods FILE.py")
     changes: list[Callable[[Recipe], list[Recipe]]] = [step.values for step in search.SEARCH_STEPS]
