@@ -10,6 +10,8 @@ from torch import nn
 
 import gnnsafe
 from gnnsafe import Detector
+from gnnsafe.detector.decisions import Decisions
+from gnnsafe.detector.sets import ClassSets
 from gnnsafe.errors import InputError, MissingExtraError, NotFittedError
 from gnnsafe.methods import Degree
 
@@ -87,6 +89,15 @@ def test_a_table_has_the_users_ids_and_the_classes_names(detector, blocks):
     blocks.node_id[3] = 3
     with pytest.raises(InputError, match=r"^'id' must be of one type to be a column \(got .*\); correct data.node_id$"):
         detector.decide(blocks, false_alarm=0.1).to_arrow()
+
+
+@pytest.mark.parametrize("names", [("red", None, 2), (2**70, 1, 2)])
+def test_names_of_classes_that_are_no_column(names):
+    every, ones = torch.arange(3), torch.ones(3)
+    decided = Decisions(range(3), ones, ones, ones > 0, every, ones, names)
+    for said, column in ((decided, "predicted"), (ClassSets(range(3), torch.eye(3) > 0, names), "set")):
+        with pytest.raises(InputError, match=rf"^'{column}' must be of one type .*\); correct data.class_names$"):
+            said.to_arrow()
 
 
 def test_what_a_table_needs_is_said_where_it_is_not_installed(detector, blocks, monkeypatch):

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from gnnsafe.checks import check_node
-from gnnsafe.detector.tables import arrow_table, data_frame, selection
+from gnnsafe.detector.tables import arrow_array, arrow_table, data_frame, selection
 
 __all__ = ["ClassSets"]
 
@@ -83,7 +83,8 @@ class ClassSets:
 
         classes, sizes = self.members.cpu().numpy().nonzero()[1], self.sizes.cpu().numpy()
         ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return table.append_column("set", pa.LargeListArray.from_arrays(ends, pa.array(self._classes()[classes])))
+        named = arrow_array("set", self._classes()[classes])
+        return table.append_column("set", pa.LargeListArray.from_arrays(ends, named))
 
     def to_pandas(self) -> Any:
         """The same as a data frame.

@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnsafe.checks import check_mask
 from gnnsafe.errors import InputError, MissingExtraError
 
-__all__ = ["arrow_table", "data_frame", "selection"]
+__all__ = ["arrow_array", "arrow_table", "data_frame", "selection"]
 
 
 def selection(mask: Tensor, rows: int) -> Tensor:
@@ -26,7 +26,7 @@ def arrow_table(columns: Mapping[str, Any]) -> Any:
         import pyarrow as pa
     except ImportError as error:
         raise MissingExtraError(f"an Arrow table needs {error.name}: pip install 'gnnsafe[tables]'") from error
-    return pa.table({name: _arrow(name, values) for name, values in columns.items()})
+    return pa.table({name: arrow_array(name, values) for name, values in columns.items()})
 
 
 def data_frame(columns: Mapping[str, Any]) -> Any:
@@ -38,13 +38,15 @@ def data_frame(columns: Mapping[str, Any]) -> Any:
     return pd.DataFrame(columns)
 
 
-def _arrow(name: str, values: Any) -> Any:
+def arrow_array(name: str, values: Any) -> Any:
     """A column as Arrow takes it; whole numbers that only uint64 holds, as such."""
     import pyarrow as pa
 
     try:
-        return pa.array(values)
-    except OverflowError:
-        return pa.array(values, pa.uint64())
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"'{name}' must be of one type to be a column (got {error}); correct data.node_id") from error
+        try:
+            return pa.array(values)
+        except OverflowError:
+            return pa.array(values, pa.uint64())
+    except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        held = "node_id" if name == "id" else "class_names"
+        raise InputError(f"'{name}' must be of one type to be a column (got {error}); correct data.{held}") from error
