@@ -11,6 +11,8 @@ from torch import nn
 
 import gnnsafe
 from gnnsafe import Detector
+from gnnsafe.detector.decisions import Decisions
+from gnnsafe.detector.sets import ClassSets
 from gnnsafe.errors import InputError, MissingExtraError, NotFittedError
 from gnnsafe.methods import Degree
 
@@ -98,6 +100,17 @@ def test_names_of_classes_are_as_they_were_given(detector, blocks):
     for table in (broken.to_arrow, broken.to_pandas):
         with pytest.raises(InputError, match=r"correct data\..*class_names"):
             table()
+
+
+@pytest.mark.parametrize("names", [("red", None, 2), (2**70, 1, 2)])
+def test_names_of_classes_that_are_no_column(names):
+    every, ones = torch.arange(3), torch.ones(3)
+    decided = Decisions(range(3), ones, ones, ones > 0, every, ones, names)
+    for said, column in ((decided, "predicted"), (ClassSets(range(3), torch.eye(3) > 0, names), "set")):
+        with pytest.raises(
+            InputError, match=rf"^'{column}' must be (of one type|what a column can hold) .*class_names$"
+        ):
+            said.to_arrow()
 
 
 def test_what_a_table_needs_is_said_where_it_is_not_installed(detector, blocks, monkeypatch):

@@ -263,6 +263,23 @@ class TestLogitsFromAnywhere:
         logits.flags.writeable = edges.flags.writeable = False
         torch.testing.assert_close(score_logits(logits, edges), propagate(energy(self.logits), self.edges))
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_precision(self, dtype):
+        """It was an overflow in torch; and log-probabilities were scored by what rounding had left of their energy."""
+        logits = self.logits.to(dtype)
+        assert torch.equal(score_logits(logits, self.edges), score_logits(logits.float(), self.edges))
+        draws = 3 * torch.randn(200, 40, generator=torch.Generator().manual_seed(0))
+        for given in (draws.log_softmax(dim=1), draws.softmax(dim=1)):
+            with pytest.raises(GnnsafeError, match=r"'logits' must be unnormalised .*probabilities\)"):
+                score_logits(given.to(dtype), self.edges)
+        normalised = score_logits(draws.log_softmax(dim=1).to(dtype), self.edges, method="msp")
+        torch.testing.assert_close(normalised, max_softmax(draws), atol=0.02, rtol=0)
+
+    def test_probabilities_are_no_logits(self):
+        for method in ("gnnsafe", "msp"):
+            with pytest.raises(GnnsafeError, match=r"'logits' must be unnormalised \(got probabilities\)"):
+                score_logits(self.logits.softmax(dim=1), self.edges, method=method)
+
     def test_another_method(self):
         torch.testing.assert_close(score_logits(self.logits, self.edges, method="msp"), max_softmax(self.logits))
 

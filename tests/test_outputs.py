@@ -259,8 +259,9 @@ def test_half_precision_is_taken_up(directed):
     assert outputs.logits.dtype == torch.float32
 
 
-def test_probabilities_are_no_logits(directed):
-    forward = lambda model, data: data.x.softmax(dim=1)  # noqa: E731
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_probabilities_are_no_logits(directed, dtype):
+    forward = lambda model, data: data.x.softmax(dim=1).to(dtype)  # noqa: E731
     with pytest.raises(ValueError, match=r"'logits' must be unnormalised \(got probabilities\)"):
         Outputs.of(nn.Identity(), directed, forward=forward)
 

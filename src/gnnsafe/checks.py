@@ -24,12 +24,14 @@ __all__ = [
     "check_labels",
     "check_logits",
     "check_mask",
+    "check_no_probabilities",
     "check_node",
     "check_nodes",
     "check_places",
     "check_scores",
     "check_task",
     "check_tensor",
+    "full_logits",
     "full_precision",
 ]
 
@@ -44,6 +46,7 @@ def check_task(task: object) -> None:
 
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
+ROUNDINGS = 4  # of half precision, by which what it holds of probabilities may miss a sum of 1
 
 
 class Shape(NamedTuple):
@@ -161,6 +164,31 @@ def check_logits(logits: Tensor) -> None:
         "logits", "be a floating tensor of shape [nodes, classes]", Shape(logits),
     )  # fmt: skip
     check_finite("logits", logits)
+
+
+def full_logits(logits: Tensor) -> Tensor:
+    """Multiclass logits in full precision; in half precision what sums to 1 but for its rounding is made to.
+
+    So that probabilities and their logarithms, which have no energy, are known as such in any precision.
+    """
+    full = full_precision(logits)
+    if full is logits or len(full) < 2:  # two numbers may sum to 1 by chance
+        return full
+    rounding = ROUNDINGS * torch.finfo(logits.dtype).eps
+    if bool((full.logsumexp(dim=1).abs() < rounding).all()):
+        return full.log_softmax(dim=1)
+    sums = full.sum(dim=1, keepdim=True)
+    return full / sums if bool(((sums - 1).abs() < rounding).all() and (full >= 0).all()) else full
+
+
+def check_no_probabilities(logits: Tensor) -> None:
+    """Multiclass logits of several nodes do not all sum to 1, as probabilities do."""
+    if len(logits) < 2:  # two numbers may sum to 1 by chance
+        return
+    distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, usually
+        (logits >= 0).all() and (logits.sum(dim=1) - 1).abs().max() < 1e-4
+    )
+    require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
 
 
 def check_scores(scores: Tensor) -> None:

@@ -127,7 +127,9 @@ def node_ids(graph: Graph) -> Sequence[Any] | None:
     own = own.tolist() if isinstance(own, Tensor | np.ndarray) else own
     nodes, many = graph.x.shape[0], isinstance(own, Sequence) and not isinstance(own, str)
     fits = own is None or (many and len(own) == nodes)
-    require(fits, "node_id", f"be a list of {nodes} ids", len(own) if many else repr(own), "correct data.node_id")
+    require(
+        fits, "node_id", f"be a list of {nodes} ids", len(own) if many else type(own).__name__, "correct data.node_id"
+    )
     return own  # type: ignore[no-any-return]
 
 

@@ -13,7 +13,17 @@ from torch import Tensor, nn
 
 from gnnsafe.borrowed import borrow, eager, parts
 from gnnsafe.calling import check_device, check_edges, check_unwritten, forward_signature, passed, single_tensor, takes
-from gnnsafe.checks import Task, check_features, check_finite, check_logits, check_task, check_tensor, full_precision
+from gnnsafe.checks import (
+    Task,
+    check_features,
+    check_finite,
+    check_logits,
+    check_no_probabilities,
+    check_task,
+    check_tensor,
+    full_logits,
+    full_precision,
+)
 from gnnsafe.errors import InputError, require, require_known
 from gnnsafe.graph import Graph
 from gnnsafe.hetero import NodeTypeGraph
@@ -151,8 +161,8 @@ class Classifier:
         logits = self._called(graph, modules)
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
-        logits = full_precision(logits)
         check_logits(logits)
+        logits = full_logits(logits) if self.task == "multiclass" else full_precision(logits)
         here, move = graph.x.device, "return logits.to(data.x.device) from forward, or call data.to(...)"
         require(logits.device == here, "logits", f"be on the graph's device, {here}", logits.device, move)
         nodes = graph.x.shape[0]
@@ -161,11 +171,8 @@ class Classifier:
             logits.shape[1] > 1 or self.task == "multilabel", "logits", "have at least two classes", 1,
             'a sigmoid head, one logit for yes or no, is task="multilabel"',
         )  # fmt: skip
-        if self.task == "multiclass" and nodes > 1:  # two numbers may sum to 1 by chance
-            distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, usually
-                (logits >= 0).all() and (logits.sum(dim=1) - 1).abs().max() < 1e-4
-            )
-            require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
+        if self.task == "multiclass":
+            check_no_probabilities(logits)
         return logits
 
     def _called(self, graph: PreparedGraph, modules: Sequence[nn.Module]) -> Tensor:

@@ -133,6 +133,18 @@ def test_double_precision_stays_double(name, directed):
 
 
 @everyone
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_nearly_the_same(name, directed, dtype):
+    """GraphSAGE's averages over neighbours were refused by numpy, which has no bfloat16."""
+    torch.manual_seed(0)
+    model = MODELS[name](6, 8, 3).eval()
+    expected = model(directed.x, directed.edge_index)
+    logits = model.to(dtype)(directed.x.to(dtype), directed.edge_index)
+    largest = float(expected.detach().abs().max())
+    torch.testing.assert_close(logits.float(), expected, rtol=0, atol=0.05 * largest)
+
+
+@everyone
 def test_every_node_alone(name, directed):
     logits = MODELS[name](6, 8, 3).eval()(directed.x, torch.empty(2, 0, dtype=torch.int64))
     assert logits.isfinite().all()
