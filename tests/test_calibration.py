@@ -34,6 +34,17 @@ def test_p_values_by_hand():
     assert p.tolist() == [1.0, 1.0, 0.8, 0.4, 0.4, 0.2]
 
 
+@given(whole_scores, whole_scores, st.integers(-2, 2), st.one_of(st.none(), st.integers(0, 9)))
+def test_the_last_bits_decide_nothing(scores, calibration, bits, seed):
+    """Nodes that are all alike had other p-values in another batch: 0.03 where they were 0.3."""
+    other, far = scores, torch.tensor(math.copysign(math.inf, bits))
+    for _ in range(abs(bits)):
+        other = torch.nextafter(other, far)
+    other = torch.where(scores == 0, scores, other)
+    expected = conformal_p_values(scores, calibration, seed=seed)
+    assert torch.equal(conformal_p_values(other, calibration, seed=seed), expected)
+
+
 @given(whole_scores, whole_scores)
 def test_p_values_are_counts(scores, calibration):
     expected = [(1 + sum(c >= s for c in calibration.tolist())) / (len(calibration) + 1) for s in scores.tolist()]

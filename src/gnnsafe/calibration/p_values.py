@@ -28,6 +28,7 @@ __all__ = [
 Tail = Literal["exact", "extrapolated"]
 TAIL_NODES = 100  # calibration nodes below which no tail is fitted
 TAIL_SHARE = 10  # one in so many of them makes the tail
+TIED = 8 * torch.finfo(torch.float32).eps  # relative to a score: what rounding makes of one and the same
 STOREY = 0.5  # p-values above it are taken for ID nodes'
 
 
@@ -42,6 +43,8 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
 
     With a `seed` ties are broken at random, p = (#{calibration > s} + U (1 + #{calibration = s})) / (n + 1) with
     U ~ U(0, 1): then p of an exchangeable node is uniform, not only at least so large. Without calibration nodes: 1.
+    Scores are equal that differ by rounding: of nodes that are all alike, such as isolated ones without features, the
+    last bit would decide, which is another in another batch.
     The p-values are on the device of the scores, wherever the calibration scores are.
 
     Args:
@@ -60,11 +63,12 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
     """
     check_scores(scores)
     ordered, scores, count = calibration.to(scores.device).sort().values, scores.contiguous(), len(calibration)
-    at_least = count - torch.searchsorted(ordered, scores)
+    tied = TIED * scores.abs()
+    at_least = count - torch.searchsorted(ordered, scores - tied)
     if seed is None:
         return (1 + at_least).double() / (count + 1)
     require_seed(seed)
-    above = count - torch.searchsorted(ordered, scores, right=True)
+    above = count - torch.searchsorted(ordered, scores + tied, right=True)
     chance = torch.from_numpy(np.random.default_rng(seed).random(len(scores))).to(scores.device)
     return (above + chance * (1 + at_least - above)) / (count + 1)
 
