@@ -13,7 +13,7 @@ from tests.engines.conftest import KINDS, by_id, detector, new_graph, tables, wr
 import gnnsafe
 from gnnsafe import engines
 from gnnsafe.engines import Asked
-from gnnsafe.errors import CalibrationWarning
+from gnnsafe.errors import CalibrationWarning, InputError
 from gnnsafe.methods import (
     GEN,
     GKDE,
@@ -251,6 +251,19 @@ def test_logits_of_anybodys_model(name, opened, tmp_path):
         )  # fmt: skip
     decided = made.decide(graph, false_alarm=0.1, mask=torch.arange(90) < 40).of(torch.arange(90) < 40)
     check(by_id(tmp_path / "out", graph.node_id[:40]), said, decided)
+
+
+def test_probabilities_are_no_logits(name, opened, tmp_path):
+    import pyarrow as pa
+
+    from gnnsafe.saving import read
+
+    made, graph = detector(Energy()), new_graph("all")
+    made.save(tmp_path / "detector")
+    rows = pa.table({"id": graph.node_id, "logits": made.outputs(graph).logits.softmax(dim=1).tolist()})
+    with opened(name, tmp_path / "temp") as engine, pytest.raises(InputError, match="'logits' must be unnormalised"):
+        engines.score_logits(engine, read(tmp_path / "detector")[0], rows, tables(graph).edges, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_engine_for_several_graphs(opened, tmp_path):

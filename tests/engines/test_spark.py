@@ -26,6 +26,7 @@ from tests.engines.test_equal import (
     test_a_value_worked_out_by_hand,  # noqa: F401 - asked here, too
     test_false_discoveries_by_class_of_scaled_features_in_files,  # noqa: F401 - asked here, too
     test_logits_of_anybodys_model,  # noqa: F401 - asked here, too
+    test_probabilities_are_no_logits,  # noqa: F401
 )
 from tests.engines.test_faults import ENVIRONMENT
 from tests.engines.test_inputs import IDS, check_floats, check_times, check_weights

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gnnsafe.calibration import Calibration
-from gnnsafe.checks import Task
+from gnnsafe.checks import Task, check_no_probabilities
 from gnnsafe.edges import Edges
 from gnnsafe.engines.backbones import backbone_steps
 from gnnsafe.engines.engine import Block, Column, Engine, Function, Step
@@ -90,7 +90,9 @@ def logits_plan(method: Method, calibration: Calibration, *, task: Task = "multi
     """
     check_method(method, logits_only=True)
     plan = _decided_plan(part_stages((method,), task, 0, ()), method, (method,), calibration, task)
-    return replace(plan, steps=merged(plan.steps))
+    first, *rest = merged(plan.steps)
+    function = partial(_unnormalised, first.function) if task == "multiclass" else first.function
+    return replace(plan, steps=[replace(first, function=function), *rest])
 
 
 def widest(steps: Sequence[Step]) -> int:
@@ -200,6 +202,12 @@ def _decided(calibration: Calibration, block: Block) -> dict[str, Tensor]:
     scores = block["part0"][:, 0]
     classes = None if calibration.classes is None else block["predicted"][:, 0]
     return {"score": scores[:, None], "p_value": calibration.p_values(scores, classes)[:, None]}
+
+
+def _unnormalised(function: Function, block: Block) -> dict[str, Tensor]:
+    """What is made of logits, which are no probabilities."""
+    check_no_probabilities(block["value"])
+    return function(block)
 
 
 def _after(scaling: FeatureScaling, function: Function, block: Block) -> dict[str, Tensor]:
