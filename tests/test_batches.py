@@ -256,6 +256,7 @@ class InSlots:
     y: torch.Tensor
     train_mask: torch.Tensor
     val_mask: torch.Tensor
+    test_mask: torch.Tensor
 
 
 class Computed:
@@ -317,3 +318,82 @@ def test_incoming_edges_are_found_with_and_without_sorting(directed, reused):
     path = Edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4, reused=reused)
     for hops, expected in enumerate(([3], [2, 3], [1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3])):
         assert receptive_field(path, torch.arange(4) == 3, hops).nonzero().flatten().tolist() == expected
+
+
+def test_nodes_that_point_outside_their_part_are_looked_at_wherever_they_come():
+    """The first 200 nodes hear nearly all, only later ones lack an edge in their part: scores were silently wrong."""
+    draw, node = torch.Generator().manual_seed(0), torch.arange(400)
+    edges = torch.stack([torch.randint(0, 398, (1600,), generator=draw), torch.randint(0, 40, (1600,), generator=draw)])
+    data = Data(x=torch.randn(400, 8, generator=draw), edge_index=edges, y=node % 3, train_mask=node < 300)
+    detector = Detector(OfOutDegrees(hops=0), "energy").fit(data)
+    with pytest.raises(InputError, match="on another part of the graph"):
+        detector.score(data, batch_size=200, hops=1)
+
+
+def test_a_model_that_pads_to_the_largest_in_degree_is_refused(chain):
+    """PyG's LSTM aggregation reads the last step of all: logits are others where nobody hears as many."""
+    data = chain.clone()
+    data.edge_index = chain.edge_index[:, torch.argsort(chain.edge_index[1], stable=True)]
+    torch.manual_seed(0)
+    detector = Detector(Theirs(lambda *sizes: SAGEConv(*sizes, aggr="lstm")), "energy").fit(data)
+    for call in (lambda: detector.score(data, batch_size=17, hops=2), lambda: detector.score_new(data, [100], hops=2)):
+        with pytest.raises(InputError, match="on another part of the graph"):
+            call()
+
+
+class OfKinds(nn.Module):
+    """The first feature is a number of something; larger ones there are none of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind, self.conv = nn.Embedding(5, 8), GCNConv(15, 3)
+
+    def forward(self, x, edge_index):
+        return self.conv(torch.cat([self.kind(x[:, 0].long()), x[:, 1:]], dim=1), edge_index)
+
+
+def test_features_that_no_model_takes_larger(chain):
+    data = chain.clone()
+    data.x[:, 0] = torch.arange(200) % 5
+    detector = Detector(OfKinds(), "energy").fit(data)
+    torch.testing.assert_close(detector.score(data, batch_size=20, hops=1), detector.score(data))
+    half = chain.clone()
+    half.x, half.edge_index = 7000 * chain.x.sign().half(), torch.stack([torch.arange(199), torch.arange(1, 200)])
+    model = Theirs(SAGEConv).half()
+    for parameter in model.parameters():
+        parameter.data *= 1e-3
+    detector = Detector(model, "energy").fit(half)
+    nodes, scores = detector.score_new(half, [100], hops=2)
+    torch.testing.assert_close(scores, detector.score(half)[nodes], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", ["gnnsafe", "vim"])
+def test_nodes_that_are_all_alike_are_decided_alike_in_every_batch(method):
+    """Isolated ones without features: the last bit of their scores, which is another in another batch, decided."""
+    torch.manual_seed(0)
+    node, x = torch.arange(300), torch.randn(300, 8)
+    x[100:] = 0
+    masks = {"train_mask": node < 80, "val_mask": (node >= 80) & (node < 200)}
+    data = Data(x=x, edge_index=torch.randint(0, 100, (2, 300)), y=node % 3, **masks)
+    model = Theirs(SAGEConv)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    detector = detector_of(model, data, method, embedding="hidden")
+    for batch_size in (7, 33, 96):
+        alike = detector.p_values(data, batch_size=batch_size, hops=2)[100:]
+        assert torch.equal(alike, detector.p_values(data)[100:])
+        assert len(alike.unique()) == 1
+
+
+def test_log_probabilities_in_half_precision_are_refused_in_batches_too():
+    class Normalised(Theirs):
+        def forward(self, x, edge_index):
+            return super().forward(x, edge_index).log_softmax(dim=1)
+
+    torch.manual_seed(0)
+    node = torch.arange(201)  # the last, isolated, is a batch of its own
+    data = Data(x=torch.randn(201, 8).bfloat16(), edge_index=torch.randint(0, 200, (2, 600)), y=node % 3)
+    detector = Detector(Normalised().bfloat16(), "energy").fit(Data(**data.to_dict(), train_mask=node < 90))
+    for options in ({}, {"batch_size": 50, "hops": 2}):
+        with pytest.raises(InputError, match="log-probabilities"):
+            detector.score(data, **options)

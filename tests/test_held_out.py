@@ -253,3 +253,19 @@ def test_double_precision_becomes_float32(blocks):
     detector.method.given = lambda scores: scores.double().requires_grad_()
     scores = detector.score(blocks)
     assert (scores.dtype, scores.requires_grad) == (torch.float32, False)
+
+
+@pytest.mark.parametrize("change", ["first node gone", "other order"])
+def test_twins_of_training_nodes_in_a_shifted_graph_are_taken_for_them(change):
+    """Forty nodes without features, half of them training nodes: places say nothing once all have moved."""
+    torch.manual_seed(0)
+    node, x, edges = torch.arange(100), torch.rand(100, 8), torch.randint(0, 100, (2, 300))
+    x[20:60] = 0
+    data = Data(x=x, edge_index=edges, y=node % 3, train_mask=(node < 59) & (node % 2 == 0), val_mask=node >= 80)
+    detector = gnnsafe.Detector(GCN(8, 8, 3), "gnnsafe").fit(data).calibrate(data)
+    order = node[1:] if change == "first node gone" else torch.randperm(100)
+    place = torch.full((100,), -1).scatter(0, order, torch.arange(len(order)))
+    kept = (place[edges] >= 0).all(dim=0)
+    new = Data(x=x[order], edge_index=place[edges[:, kept]])
+    with pytest.raises(ValueError, match="training nodes among"):
+        detector.check_calibration(new, (data.train_mask & (x == 0).all(dim=1))[order])

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+import gnnsafe
 from gnnsafe import Outputs
 from gnnsafe.borrowed import borrow
 from gnnsafe.models import GCN, MODELS
@@ -324,3 +325,20 @@ def test_logits_and_embeddings_lie_as_they_look(directed, name):
     outputs = Outputs.of(MODELS[name](6, 8, 2), directed)
     assert outputs.logits.is_contiguous()
     assert outputs.embeddings.is_contiguous()
+
+
+@pytest.mark.parametrize("digits", [3, 4, 9])
+def test_rounded_probabilities_are_no_logits(digits):
+    given = (
+        10**digits * torch.randn(50, 7, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
+    ).round() / 10**digits
+    with pytest.raises(ValueError, match=r"'logits' must be unnormalised \(got probabilities\)"):
+        gnnsafe.score_logits(given, torch.empty(2, 0, dtype=torch.long), method="msp")
+
+
+def test_rounded_log_probabilities_have_no_energy():
+    given = torch.randn(50, 7, generator=torch.Generator().manual_seed(0)).log_softmax(dim=1).bfloat16().float()
+    with pytest.raises(ValueError, match="log-probabilities"):
+        gnnsafe.score_logits(given, torch.empty(2, 0, dtype=torch.long), method="energy")
+    energies = gnnsafe.score_logits(torch.tensor([[0.001, -9.0]] * 9), torch.empty(2, 0).long(), method="energy")
+    assert energies.isfinite().all()  # nodes that are all alike may have any energy

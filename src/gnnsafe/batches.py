@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gnnsafe.checks import check_no_probabilities
 from gnnsafe.errors import require
 from gnnsafe.new_scores import AnsweredPart, Parts, Reach
 from gnnsafe.outputs import Classifier, Edit, Outputs
@@ -25,7 +26,8 @@ class InBatches(Classifier):
 
     Batches are consecutive nodes: where neighbours have numbers that are near each other, receptive fields overlap and
     are small. Unless the receptive field is `trusted`, it is checked on the first batch that tells, whose part is not
-    the whole graph, and on those of much smaller parts: one that is nearly the whole graph says little of these.
+    the whole graph, on those of much smaller parts, as one that is nearly the whole graph says little of these, and on
+    the first of nodes that point outside their part.
     """
 
     batch_size: int = 1
@@ -45,7 +47,7 @@ class InBatches(Classifier):
 
     def __call__(self, graph: PreparedGraph, *, gradients: bool = False, edit: Edit | None = None) -> Outputs:
         """The outputs on the whole graph, put together."""
-        remedy = "use score(data), or a method without gradients"
+        remedy = "leave it out, or use a method without gradients"
         require(
             not gradients, "batch_size", "be left out for a method that asks for gradients", self.batch_size, remedy
         )
@@ -53,18 +55,22 @@ class InBatches(Classifier):
         parts = Parts(ask, graph, Reach(0, self.hops), self.read(graph))
         graph.edges.incoming  # noqa: B018 - once, so that each batch finds its edges without reading all
         logits = embedded = None
-        starts, least = range(0, graph.num_nodes, self.batch_size), 0.0 if self.trusted else math.inf
+        starts = range(0, graph.num_nodes, self.batch_size)
+        least, outwards = (0.0, True) if self.trusted else (math.inf, False)  # what was checked so far
         with progress("Running the model", len(starts)) as advance:
             for start in starts:
                 here = slice(start, start + self.batch_size)
                 part = parts.part(_mask(graph, here), touched=False)
-                size = int(part.region.kept.sum())
-                if 2 * size < least and not parts.whole(part) and (parts.checked(part).telling or least < math.inf):
-                    least = size
+                size, new = int(part.region.kept.sum()), not outwards and bool(parts.outwards(part.region).any())
+                if (2 * size < least or new) and not parts.whole(part):
+                    telling, outwards = parts.checked(part).telling, outwards or new
+                    least = min(size, least) if telling or least < math.inf else least
                 logits = _put(part.outputs.logits, part, logits, here)
                 embedded = _put(part.outputs.embedded, part, embedded, here)
                 advance()
         assert logits is not None  # as a graph has nodes
+        if self.task == "multiclass":
+            check_no_probabilities(logits)  # parts of one node may sum to 1 by chance
         return Outputs(logits, graph, self.task, self, embedded)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnsafe.errors import InputError, require, require_known
 
 __all__ = [
+    "HALF",
     "Task",
     "as_tensor",
     "check_binary",
@@ -31,8 +32,8 @@ __all__ = [
     "check_scores",
     "check_task",
     "check_tensor",
-    "full_logits",
     "full_precision",
+    "rounding_of",
 ]
 
 Task = Literal["multiclass", "multilabel"]
@@ -46,7 +47,10 @@ def check_task(task: object) -> None:
 
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
-ROUNDINGS = 4  # of half precision, by which what it holds of probabilities may miss a sum of 1
+HALF = torch.finfo(torch.bfloat16).eps
+SUMS = 4 * HALF  # of probabilities in half precision, or of a few digits
+MANY = 5  # different nodes whose logits do not all sum to nearly 1 by chance
+SOME = 1000  # nodes among which are many different ones, if there are
 
 
 class Shape(NamedTuple):
@@ -166,29 +170,22 @@ def check_logits(logits: Tensor) -> None:
     check_finite("logits", logits)
 
 
-def full_logits(logits: Tensor) -> Tensor:
-    """Multiclass logits in full precision; in half precision what sums to 1 but for its rounding is made to.
-
-    So that probabilities and their logarithms, which have no energy, are known as such in any precision.
-    """
-    full = full_precision(logits)
-    if full is logits or len(full) < 2:  # two numbers may sum to 1 by chance
-        return full
-    rounding = ROUNDINGS * torch.finfo(logits.dtype).eps
-    if bool((full.logsumexp(dim=1).abs() < rounding).all()):
-        return full.log_softmax(dim=1)
-    sums = full.sum(dim=1, keepdim=True)
-    return full / sums if bool(((sums - 1).abs() < rounding).all() and (full >= 0).all()) else full
-
-
 def check_no_probabilities(logits: Tensor) -> None:
-    """Multiclass logits of several nodes do not all sum to 1, as probabilities do."""
-    if len(logits) < 2:  # two numbers may sum to 1 by chance
+    """Multiclass logits of several nodes do not all sum to 1, as probabilities do, rounded ones nearly."""
+    if not len(logits) or min(first := logits[0].tolist()) < 0 or abs(sum(first) - 1) > SUMS:  # one tells, usually
         return
-    distribution = min(logits[0].tolist()) >= 0 and bool(  # one row tells, usually
-        (logits >= 0).all() and (logits.sum(dim=1) - 1).abs().max() < 1e-4
-    )
+    near = rounding_of(logits, SUMS)
+    distribution = bool((logits >= 0).all() and ((logits.sum(dim=1) - 1).abs() < near).all())
     require(not distribution, "logits", "be unnormalised", "probabilities", "return them from before softmax")
+
+
+def rounding_of(values: Tensor, half: float) -> float:
+    """What a number that is meant to be the same for all nodes may miss it by: `half`, as in half precision.
+
+    Of few different nodes numbers are that near to each other by chance, of one alone any number is what it is: 0.
+    """
+    different = len(torch.unique(values[:SOME], dim=0))
+    return half if different >= MANY else 1e-4 if different > 1 else 0.0
 
 
 def check_scores(scores: Tensor) -> None:

@@ -59,13 +59,15 @@ class KnownNodes:
         """These nodes as a mask of the other's graph: none where that is another graph.
 
         In another order, or where some came, went or changed, nodes are known by their features: each that is like one
-        of these counts as one of them, but for a node in its old place.
+        of these counts as one of them, but for a node in its old place that is like none which moved, came or went.
         """
         if not (self.same_graph(other) or self._overlaps(other)):
             return torch.zeros_like(other.mask)
         found, size = torch.isin(other.nodes, self.nodes[self.mask]), min(len(self.nodes), len(other.nodes))
-        same = self.nodes[:size] == other.nodes[:size]
-        found[:size] = torch.where(same, self.mask[:size], found[:size])
+        ours, its = self.nodes[:size], other.nodes[:size]
+        moved = torch.cat([ours[ours != its], its[ours != its], self.nodes[size:], other.nodes[size:]])
+        stayed = ~torch.isin(its, moved)
+        found[:size] = torch.where(stayed, self.mask[:size], found[:size])
         return found
 
     def _overlaps(self, other: KnownNodes) -> bool:

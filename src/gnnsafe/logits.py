@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gnnsafe.checks import as_tensor, check_logits, check_no_probabilities, full_logits
+from gnnsafe.checks import as_tensor, check_logits, check_no_probabilities, full_precision
 from gnnsafe.edges import Edges
 from gnnsafe.errors import require
 from gnnsafe.methods import Method, own_method
@@ -41,7 +41,7 @@ def score_logits(logits: Any, edge_index: Any, *, method: Method | str = "gnnsaf
 def logits_outputs(logits: Tensor, edge_index: Tensor, *, method: Method) -> Outputs:
     """Logits and edges as what a model gave, for a method that reads nothing else."""
     check_logits(logits)
-    logits = full_logits(logits)
+    logits = full_precision(logits)
     check_no_probabilities(logits)
     require(_post_hoc(method), "method", "read logits and edges alone", repr(method))
     remedy = f"call edge_index.to('{logits.device}')"

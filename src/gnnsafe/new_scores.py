@@ -94,12 +94,18 @@ class Parts:
         further = self._hear_further(found)
         asked = further if (telling := bool(further.any())) else found.asked
         picked = _spread(asked, 1 if self.whole(part) else PROBED)  # several may see all of a small graph
-        picked |= _spread(self._point_outside(found), 1)
-        other, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
-        again = self._outputs(other, kept)
+        picked |= _spread(self.outwards(found), 1)
+        again, kept = self._otherwise(picked, _spread(~found.kept, PROBED))
         near = receptive_field(self.graph.edges, picked, self.reach.method)
         _check_logits(outputs.logits[near[found.kept]], again.logits[near[kept]], self.reach, parts_rounding(outputs))
         return OtherPart(picked, kept, again, telling)
+
+    def outwards(self, found: Region) -> Tensor:
+        """A mask of those asked about that point to nodes outside the part: a model that reads these is misled."""
+        seen = torch.bincount(found.part.edge_index[0].long(), minlength=len(found.where))[found.where]
+        pointing = found.asked.clone()
+        pointing[found.asked] = seen < self.graph.edges.out_degrees[found.asked]
+        return pointing
 
     def _hear_further(self, found: Region) -> Tensor:
         """A mask of those nodes of the graph that are asked about and have a way of one hop more than `reach` to them.
@@ -115,30 +121,32 @@ class Parts:
         further[found.kept.clone()] &= hears
         return further
 
-    def _point_outside(self, found: Region) -> Tensor:
-        """A mask of those that are asked about and point to nodes outside the part: whoever reads these is misled."""
-        source, target = self.graph.edge_index[:, found.asked[self.graph.edge_index[0]]]
-        return torch.zeros_like(found.kept).index_fill_(0, source[~found.kept[target]].long(), value=True)
-
     def whole(self, part: AnsweredPart) -> bool:
         """Whether the part is all of the graph."""
         found = part.region
         return bool(found.kept.all()) and found.part.edge_index.shape == self.graph.edge_index.shape
 
-    def _otherwise(self, picked: Tensor, beside: Tensor) -> tuple[Data, Tensor]:
-        """Another part of the graph, in which the picked nodes must score alike, and a mask of its nodes.
+    def _otherwise(self, picked: Tensor, beside: Tensor) -> tuple[Outputs, Tensor]:
+        """The outputs on another part, in which the picked nodes must be answered alike, and a mask of its nodes.
 
         It is wider by a hop, there are others beside it, some to whom its nodes point, and nodes outside the receptive
-        field get another node's features, and larger ones, so that whatever is taken over all nodes is another: a sum,
-        a count, a largest norm.
+        field get another node's features, and larger ones where the model takes them, so that whatever is taken over
+        all nodes is another: a sum, a count, a largest norm or degree.
         """
         edges, inside = self.graph.edges, receptive_field(self.graph.edges, picked, sum(self.reach))
         wider = receptive_field(edges, picked | beside, sum(self.reach) + 1)
         after = [_spread(reached(edges.index, nodes, 1) & ~wider, PROBED) for nodes in (picked, inside)]
-        found = region(self.graph, wider | after[0] | after[1], 0, touched=False, read=self.read)
+        heard = wider | after[0] | after[1]
+        outside = edges.into(heard & ~inside)[:1]  # one edge, as often as any node has edges: some pad to the most
+        crowd = outside.repeat(int(edges.in_degrees.max()))
+        found = region(self.graph, heard, 0, touched=False, read=self.read, again=crowd)
         places, count = found.kept.nonzero().flatten(), len(picked)
         others = torch.where(inside[places], places, (places + count // 2) % count)
-        return changed(found.part, x=_enlarged(rows(self.graph.x, others), ~inside[places])), found.kept
+        x = rows(self.graph.x, others)
+        try:
+            return self._outputs(changed(found.part, x=_enlarged(x, ~inside[places])), found.kept), found.kept
+        except Exception:  # they are numbers of something, or beyond what half precision has
+            return self._outputs(changed(found.part, x=x), found.kept), found.kept
 
 
 def score_nodes(

@@ -21,7 +21,6 @@ from gnnsafe.checks import (
     check_no_probabilities,
     check_task,
     check_tensor,
-    full_logits,
     full_precision,
 )
 from gnnsafe.errors import InputError, require, require_known
@@ -162,7 +161,7 @@ class Classifier:
         if self.task == "multilabel" and logits.dim() == 1:  # a binary head, squeezed
             logits = logits.unsqueeze(1)
         check_logits(logits)
-        logits = full_logits(logits) if self.task == "multiclass" else full_precision(logits)
+        logits = full_precision(logits)
         here, move = graph.x.device, "return logits.to(data.x.device) from forward, or call data.to(...)"
         require(logits.device == here, "logits", f"be on the graph's device, {here}", logits.device, move)
         nodes = graph.x.shape[0]

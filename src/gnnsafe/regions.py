@@ -32,15 +32,25 @@ class Region(NamedTuple):
     """A mask of the graph's nodes: those of the part."""
 
 
-def region(graph: PreparedGraph, nodes: Tensor, reach: int, *, touched: bool = True, read: Read = ()) -> Region:
+def region(
+    graph: PreparedGraph,
+    nodes: Tensor,
+    reach: int,
+    *,
+    touched: bool = True,
+    read: Read = (),
+    again: Tensor | None = None,
+) -> Region:
     """The nodes that those in a mask affect (or only these), where the receptive field is `reach` hops.
 
-    The part holds the receptive fields of the affected nodes, and their in-neighbours, which degrees count.
+    The part holds the receptive fields of the affected nodes, and their in-neighbours, which degrees count; and the
+    edges into these whose numbers are given `again`, once more each.
     """
     asked = reached(graph.edge_index, nodes, reach) if touched else nodes
     kept = receptive_field(graph.edges, asked, reach)
     edges = graph.edges.into(kept)
     kept[graph.edge_index[0][edges]] = True
+    edges = edges if again is None else torch.cat([edges, again]).sort().values
     return Region(asked, subgraph(graph.data, kept, edges, read=read), asked[kept], kept)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from gnnsafe.checks import FLOAT32_MAX, Task, check_logits, check_task
+from gnnsafe.checks import FLOAT32_MAX, HALF, Task, check_logits, check_task, rounding_of
 from gnnsafe.errors import is_number, require
 
 __all__ = [
@@ -50,9 +50,10 @@ def check_gamma(gamma: float) -> None:
 def check_unnormalised(energies: Tensor) -> None:
     """Log-probabilities have no energy: it is 0 for every node, and what is left of it rounding."""
     few = energies[:10].tolist()  # which tell, usually
-    energetic = any(abs(one) > 1e-4 for one in few) or bool((energies.abs() > 1e-4).any())
+    energetic = any(abs(one) > HALF for one in few)
+    energetic = energetic or not few or bool((energies.abs() > rounding_of(energies, HALF)).any())
     require(
-        energetic or not few, "logits", "be unnormalised to have an energy", "log-probabilities",
+        energetic, "logits", "be unnormalised to have an energy", "log-probabilities",
         "return them from before log_softmax, or use MSP",
     )  # fmt: skip
 

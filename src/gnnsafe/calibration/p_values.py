@@ -28,7 +28,7 @@ __all__ = [
 Tail = Literal["exact", "extrapolated"]
 TAIL_NODES = 100  # calibration nodes below which no tail is fitted
 TAIL_SHARE = 10  # one in so many of them makes the tail
-TIED = 8 * torch.finfo(torch.float32).eps  # relative to a score: what rounding makes of one and the same
+TIED = 1e-5  # relative to a score, or to a usual one: what rounding may make of one and the same
 STOREY = 0.5  # p-values above it are taken for ID nodes'
 
 
@@ -63,7 +63,7 @@ def conformal_p_values(scores: Tensor, calibration: Tensor, *, seed: int | None 
     """
     check_scores(scores)
     ordered, scores, count = calibration.to(scores.device).sort().values, scores.contiguous(), len(calibration)
-    tied = TIED * scores.abs()
+    tied = TIED * scores.abs().clamp(min=float(ordered.abs().median()) if count else 0.0)
     at_least = count - torch.searchsorted(ordered, scores - tied)
     if seed is None:
         return (1 + at_least).double() / (count + 1)

@@ -304,8 +304,8 @@ class Deciding(Answering):
             InputError: Some of these nodes were used to train, to fit the method or to calibrate: on them the rates say
                 nothing.
         """
-        calibration, graph = self.calibrated(), self.prepared(data)
-        p = self.p_values(graph, batch_size=batch_size, hops=hops)
+        calibration, asked, graph = self.calibrated(), self._asked(batch_size, hops), self.prepared(data)
+        p, _ = self._p_values(self._outputs(graph, asked))
         assert self.used_ is not None  # as it is fitted
         if mask is None:
             mask = self.used_.split(graph).get("test_mask")

@@ -82,7 +82,7 @@ def graph_in_words(
         "Odd nodes stand together",
     )
     much = _by(max(regions, openness), ("little", "in part", "much"))
-    rarer = rarity > math.log(MILLION)  # which no number of validation nodes shows
+    rarer = rarity > math.log(MILLION)  # beyond what validation nodes show
     how_rare = (
         "rarer than one ID node in a million"
         if rarer

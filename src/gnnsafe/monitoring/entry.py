@@ -138,7 +138,7 @@ def observe(
         mask: The nodes that came: no others are counted by the alarm. By default all used neither for training nor
             for calibration; those that were counted before are never counted again.
         time: When; now by default.
-        batch_size: How many nodes are scored at a time; see `Detector.score`.
+        batch_size: On how many nodes at a time the model runs; see `Detector.score`.
         hops: With a `batch_size`, the model's receptive field; see `Detector.score`.
 
     Returns:

@@ -156,10 +156,11 @@ def ranked_settings(records: Iterable[Record]) -> list[Setting]:
     return [setting for settings in settings_of(records).values() for setting in settings]
 
 
-def _within(records: Iterable[Record]) -> dict[str, float]:
+def _within(records: Sequence[Record]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
+    times = settings_of(records).get("time", [])
     for record in records:
-        if regime_of(record.shift) == "time" and record.within_degrees is not None:
+        if (record.dataset, record.shift) in times and record.within_degrees is not None:
             found.setdefault(record.method, []).append(100 * record.within_degrees)
     return {method: mean(values) for method, values in found.items()}
 
