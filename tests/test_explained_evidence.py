@@ -192,7 +192,7 @@ def test_a_graph_that_is_odd_as_a_whole(graph, tmp_path):
     why = detector.explain(shuffled(graph), node=3)
     assert why.figures["openness"] > 0.9
     assert why.figures["lift"] == pytest.approx(4 * why.figures["openness"])
-    assert str(why).startswith(f"Node 3 scores {why.score:.4g}, above")
+    assert str(why).startswith(f"Node 3 scores {why.score:.4g}; what p-values compare of it is above")
     assert "which as a whole is odd (openness" in str(why)
     assert f"p-values compare {why.compared:.4g}: without the " in str(why)
     chart = why.chart().to_dict()

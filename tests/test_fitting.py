@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from tests.conftest import block_graph
@@ -9,7 +11,7 @@ import gnnsafe
 from gnnsafe import cli
 from gnnsafe.errors import CalibrationWarning, HeterophilyWarning, TrainingWarning
 from gnnsafe.fitting import fit_detector
-from gnnsafe.fitting.advice import one_way
+from gnnsafe.fitting.advice import _majority, one_way
 from gnnsafe.fitting.classes import known_classes
 
 
@@ -151,3 +153,15 @@ class TestSplits:
             ValueError, match=r"'test_mask' must hold nodes to fit or calibrate Consensus.* with \(got none\)"
         ):
             fit_detector(data, method="consensus", epochs=1)
+
+
+def test_few_validation_nodes_tell_little():
+    """Five of six right where the largest class is one of them: it was said to be no better than that."""
+    y = torch.tensor([0, 1, 2, 1, 2, 0, 0, 1, 2, 1, 2, 1])
+    train = torch.arange(12) < 6
+    data = SimpleNamespace(y=y, train_mask=train, val_mask=~train, class_names=("a", "b", "c"))
+    predicted = torch.where(torch.arange(12) == 7, 0, y)
+    (warning,) = _majority(predicted, data)
+    assert str(warning).startswith(
+        "the model is right on 83.3% of 6 validation nodes: too few to tell that it is better"
+    )

@@ -705,3 +705,11 @@ def test_other_contents_of_pt_are_refused(tmp_path):
     assert "graph.pt: must hold" in refusal(file)
     torch.save(np.float64(3), file)
     assert "must hold tensors and PyG's Data alone (got numpy" in refusal(file)
+
+
+@FORMATS
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
+def test_row_numbers_of_pandas_are_no_feature(tmp_path, ending, name):
+    """Of nodes sorted by label they told the label, and other rows' numbers made every node odd."""
+    said = refusal(write_graph(tmp_path, ending, nodes={name: [0, 1, 2, 3], **NODES}))
+    assert f"nodes.{ending}: must have named columns alone (got '{name}', as pandas calls row numbers); write" in said

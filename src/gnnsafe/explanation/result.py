@@ -165,7 +165,8 @@ class Explanation:
         if not self.calibration:
             unknown = "" if self.p_value is None else "; its class has no calibration node"
             return f"{text} (higher = more OOD){unknown}."
-        return f"{text}, above {self.above:.1%} of {len(self.calibration)} calibration nodes (p = {self.p_value:.3g})."
+        text += "," if self.score == self.compared else "; what p-values compare of it is"
+        return f"{text} above {self.above:.1%} of {len(self.calibration)} calibration nodes (p = {self.p_value:.3g})."
 
     def _origin(self) -> list[str]:
         itself = next((share.weight for share in self.shares if share.node == self.node), 0.0)

@@ -40,10 +40,16 @@ def _majority(predicted: Tensor, data: Data) -> Iterator[TrainingWarning]:
     gained, lost = (int((one & ~other).sum()) for one, other in _both_ways(answers == y, y == largest))
     if gained + lost and binomtest(gained, gained + lost, alternative="greater").pvalue <= SIGNIFICANT:
         return
+    right, always = _share(answers == y), f"always saying '{data.class_names[largest]}' ({_share(y == largest)})"
+    if gained > 2 * lost:  # which many nodes would show
+        yield TrainingWarning(
+            f"the model is right on {right} of {len(y):,} validation nodes: too few to tell that it is better than "
+            f"{always}; give more of them"
+        )
+        return
     yield TrainingWarning(
-        f"the model is right on {_share(answers == y)} of {len(y):,} validation nodes, no better than always saying "
-        f"'{data.class_names[largest]}' ({_share(y == largest)}): its scores say little; check features and labels, or "
-        "try --backbone auto"
+        f"the model is right on {right} of {len(y):,} validation nodes, no better than {always}: its scores say "
+        "little; check features and labels, or try --backbone auto"
     )
 
 

@@ -17,12 +17,19 @@ from gnnsafe.datasets.reading.times import times
 
 __all__ = ["graph_from_tables"]
 
+ROW_NUMBERS = ("", "Unnamed: 0", "__index_level_0__")  # of pandas, without a name: as a feature they tell the order
+
 Column = Any  # Arrow's classes, whose package ships no types
 
 
 def graph_from_tables(nodes: Path, edges: Path, *, drop_unknown_edges: bool) -> dict[str, Any]:
     """The parts of the graph, as arrays, by name."""
     names = column_names(nodes)
+    if numbered := [name for name in names if name.strip() in ROW_NUMBERS]:
+        remedy = "write the table without them (index=False), or name the column if it is a feature"
+        raise refusal(
+            nodes, f"must have named columns alone (got '{numbered[0]}', as pandas calls row numbers)", remedy
+        )
     id_name = str(find_column(nodes, names, "id", "node_id", required=True))
     roles = {"y": ("label", "y"), "split": ("split",), "timestamp": ("timestamp",)}
     found = {role: find_column(nodes, names, *synonyms) for role, synonyms in roles.items()}
