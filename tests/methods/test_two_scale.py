@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import block_graph
 from tests.second_device import other_devices
 from torch import nn
+from torch_geometric.data import Data
 
 import gnnsafe
 from gnnsafe import Detector, Outputs
@@ -38,7 +39,7 @@ from gnnsafe.methods import (
 from gnnsafe.methods.evidence import Compared, continued_rarity, degree_bounds, rarity
 from gnnsafe.methods.spread import spread_of
 from gnnsafe.methods.weighing import Weights, added, excess, explaining, none_left, usual_shares
-from gnnsafe.models import GCN, MLP
+from gnnsafe.models import GCN, MLP, GraphSAGE
 from gnnsafe.propagation import diffused
 from gnnsafe.sparse import Sparse
 
@@ -595,3 +596,25 @@ def test_a_bank_is_bounded():
     assert torch.equal(enough.score(outputs), whole.score(outputs))
     with pytest.raises(InputError, match=r"'bank' must be a whole number >= 1 \(got 0\)"):
         DiffusedKNN(bank=0)
+
+
+def test_rates_hold_for_nodes_that_hear_nobody_and_for_the_others():
+    """At 5 % asked 11 % of those that hear others were flagged, and 1 % of the rest."""
+    nodes, classes, draw = 3000, 5, torch.Generator().manual_seed(1)
+    means, y = torch.randn(classes, 24, generator=draw), torch.randint(0, classes, (nodes,), generator=draw)
+    source, target = (torch.randint(0, size, (12000,), generator=draw) for size in (nodes, nodes // 2))
+    kept = (y[source] == y[target]) | (torch.rand(12000, generator=draw) < 0.1)
+    edge_index, train = torch.stack([source, target])[:, kept], torch.rand(nodes, generator=draw) < 1 / 3
+    x = means[y] + torch.randn(nodes, 24, generator=draw)
+    model, shares = GraphSAGE(24, 32, classes), []
+    torch.manual_seed(0)
+    for number in range(6):
+        validation = ~train & (torch.rand(nodes, generator=draw) < 0.5)
+        data = Data(x=x, edge_index=edge_index, y=y, train_mask=train, val_mask=validation)
+        if number == 0:
+            gnnsafe.train(model, data, objective=gnnsafe.CrossEntropy(), epochs=60)
+        flags = Detector(model).fit(data).calibrate(data).predict(data, false_alarm=0.05)[~train & ~validation]
+        hears = torch.zeros(nodes, dtype=torch.bool).index_fill(0, edge_index[1], True)[~train & ~validation]
+        shares.append([float(flags[group].double().mean()) for group in (hears, ~hears)])
+    for found in zip(*shares, strict=True):
+        assert 0.03 < statistics.fmean(found) < 0.07

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Compared", "continued_rarity", "degree_bounds", "rarity"]
+__all__ = ["GROUP", "Compared", "continued_rarity", "degree_bounds", "rarity"]
 
 TOLERANCE = 1e-5
 GROUP = 100  # calibration nodes of about one degree, at least

@@ -17,7 +17,7 @@ from gnnsafe.methods.centred_cosine import CentredCosine
 from gnnsafe.methods.degree_balance import DegreeBalance
 from gnnsafe.methods.diffused_knn import DiffusedKNN
 from gnnsafe.methods.energy import Energy
-from gnnsafe.methods.evidence import Compared, continued_rarity
+from gnnsafe.methods.evidence import GROUP, Compared, continued_rarity
 from gnnsafe.methods.feature_distance import FeatureDistance
 from gnnsafe.methods.in_degree import InDegree
 from gnnsafe.methods.mahalanobis import Mahalanobis
@@ -241,8 +241,11 @@ class TwoScale(Hearing):
         return self._oddness(rows) if bool(self.explaining_ > 0) else None
 
     def comparable(self, rows: Tensor, around: Tensor | None = None) -> Tensor:
-        """−log p(z' − δ), p among the validation nodes' z', of which nothing is left to in-neighbours to explain."""
-        return saturated(continued_rarity(self.decided(rows, around) - self.shift_, self.decided(self.known_)))
+        """−log p(z' − δ), p among the validation nodes' z', of which nothing is left to in-neighbours to explain.
+
+        Nodes without in-neighbours, of which less is known, are compared with each other where there are enough.
+        """
+        return saturated(self._among_alike(self.decided(rows, around) - self.shift_, rows))
 
     def weighted(self, rows: Tensor) -> Tensor:
         """z = Σ weight · (E − Ē), one number per node; E = Ē where evidence says nothing."""
@@ -297,8 +300,7 @@ class TwoScale(Hearing):
 
     def known_scores(self) -> Tensor:
         """Of the validation nodes that it learnt from, each as if it had learnt from the others alone."""
-        known = self.decided(self.known_)
-        return saturated(continued_rarity(known, known))
+        return saturated(self._among_alike(self.decided(self.known_), self.known_))
 
     def base_scores(self, outputs: Outputs) -> Tensor:
         """By the weights of the graph that was seen last."""
@@ -309,6 +311,17 @@ class TwoScale(Hearing):
 
     def _centred(self, rows: Tensor) -> Tensor:
         return (rows - self.known_.nanmean(dim=0)).nan_to_num(0.0)
+
+    def _among_alike(self, values: Tensor, rows: Tensor) -> Tensor:
+        """How rare values of nodes are among the validation nodes' z'; those that hear nobody apart from the others."""
+        own = enumerate((*self.unlike, *self.unknown))
+        reading = [number for number, method in own if _way(method, alike=False) == "linked"]
+        known = self.decided(self.known_)
+        lonely, others = (each[:, reading].isnan().all(dim=1) for each in (rows, self.known_))
+        if not reading or min(int(others.sum()), int((~others).sum())) < GROUP:
+            return continued_rarity(values, known)
+        apart = continued_rarity(values, known[others]), continued_rarity(values, known[~others])
+        return torch.where(lonely, *apart)
 
     def _rarity(self, weighted: Tensor) -> Tensor:
         return continued_rarity(weighted, self.weighted(self.known_))
