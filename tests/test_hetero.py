@@ -68,6 +68,22 @@ def test_propagated_over_the_chosen_edges(library, model, edge_types):
     torch.testing.assert_close(detector.score(library), expected)
 
 
+def test_edges_of_a_type_that_was_not_fitted_are_not_read(library, model):
+    """Of users who know each other since yesterday 99 % were flagged, by a model that does not read it."""
+
+    def known(model, data):
+        kinds = [kind for kind in data.edge_types if kind[1] != "quotes"]
+        return model(data.x_dict, {kind: data[kind].edge_index for kind in kinds})["paper"]
+
+    detector = Detector(model, "gnnsafe", forward=known, node_type="paper").fit(library)
+    before, new = detector.score(library), library.clone()
+    new["paper", "quotes", "paper"].edge_index = torch.randint(0, 60, (2, 200))
+    assert torch.equal(detector.score(new), before)
+    assert detector.edge_types == (CITES, LIKE)
+    assert detector.fit(new).edge_types == (CITES, LIKE, ("paper", "quotes", "paper"))
+    assert not torch.equal(detector.score(new), before)
+
+
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("gpn", "gkde")])
 def test_every_method(library, model, name, tmp_path):
     embedding = next(

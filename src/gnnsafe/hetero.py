@@ -28,7 +28,7 @@ class NodeTypeGraph:
         features = getattr(whole[node_type], "x", None)
         none = torch.empty(2, 0, dtype=torch.int64, device=getattr(features, "device", None))
         edges = torch.cat([none, *(whole[kind].edge_index for kind in edge_types)], dim=1)
-        self.__dict__.update(whole=whole, node_type=node_type, edges=edges)
+        self.__dict__.update(whole=whole, node_type=node_type, kinds=tuple(edge_types), edges=edges)
 
     @property
     def x(self) -> Any:

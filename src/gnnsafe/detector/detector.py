@@ -36,7 +36,8 @@ class Detector(Deciding):
         forward: How to call the model, `forward(model, data)`, where that is not `model(x, edge_index)`.
         task: "multiclass", or "multilabel" where logits are those of sigmoids, one per label (a binary head has one).
         node_type: The nodes of a `HeteroData` whose logits `forward` returns.
-        edge_types: The edges of a `HeteroData` over which scores are propagated; by default all that join such nodes.
+        edge_types: The edges of a `HeteroData` over which scores are propagated; by default all that join such nodes in
+            the graph that is fitted.
         scaling: Applied to the features of every graph before model and method read them: the one that the model's
             training features were scaled by (`FeatureScaling.fit`).
         undirected: Whether each edge of every graph is read in both directions, repeated ones once.

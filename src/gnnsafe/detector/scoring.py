@@ -63,6 +63,7 @@ class Scorer:
         whole = "add the reverse edges to the data instead"
         require(not undirected or node_type is None, "undirected", "be False with node_type", "True", whole)
         self.forward, self.node_type, self.edge_types, self.scaling = forward, node_type, edge_types, scaling
+        self.every_edge_type = edge_types is None  # of the graph that is fitted: others were never seen
         self.undirected = undirected
         asked = forward if forward is None or node_type is None else partial(_of_the_whole, forward)
         modelless = model is None and not self.method.needs_model()
@@ -106,6 +107,7 @@ class Scorer:
             InputError: The graph breaks a rule, or the method cannot be fitted on it.
         """
         self.num_features_ = self.feature_names_ = self.calibration_ = self._fitted = None  # what fails is not fitted
+        self.edge_types = None if self.every_edge_type else self.edge_types
         asked, given = self._asked(batch_size, hops), self._admitted(data)
         graph = self._both_ways(given)
         y, mask = node_labels(graph, self.task), node_mask(graph, "train_mask")
@@ -122,6 +124,7 @@ class Scorer:
         validation = node_mask(graph, "val_mask") if self.method.learns_from_validation() else None
         self.used_ = UsedNodes.of(graph, mask, validation)
         self.passed_ = self._passed(graph)
+        self.edge_types = given.data.kinds if self.node_type is not None else None
         self.num_features_ = int(graph.x.shape[1])
         KnownNodes.of(given, mask)  # whose hashes stay with it: `calibrate` sees by them whether it was written to
         self._fitted = given, outputs, self._state(given), self._read_besides(given)
@@ -228,7 +231,10 @@ class Scorer:
 
     def _admitted(self, data: Any) -> PreparedGraph:
         if self.node_type is not None:
-            data = node_type_graph(data, self.node_type, self.edge_types)
+            held, types = getattr(data, "edge_types", ()), self.edge_types
+            if types is not None and self.every_edge_type:
+                types = [kind for kind in types if kind in held]
+            data = node_type_graph(data, self.node_type, types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         check_feature_names(data, self.feature_names_)
         return admit(data, num_features=self.num_features_)
