@@ -5,6 +5,8 @@ anything: how many of its ID nodes are flagged at 5 % asked, in % (mean over see
 
 - *drawn*: graphs of 2,000 nodes, five classes, Gaussian features around class means and edges most of which stay within
   a class; the other graph is another draw. With `absurd` some rows of its features are a million times too large.
+- *one way*: the same, but edges lead to half of the nodes alone, and one way; asked about the nodes with or without
+  in-neighbours.
 - *small*: graphs of few nodes, most of one class, along a ring and across it; fitted on 2,000 nodes in many of them,
   and met with further ones, each scored by itself.
 - *half*: a public data set cut in two at random, each half with the edges within it; fitted on one, met with the other.
@@ -70,6 +72,9 @@ def measurements(root: str | None) -> Iterator[tuple[str, Callable[[int], Flagge
         for backbone in ("gcn", "graphsage"):
             name = f"drawn, 6 edges a node, {absurd} absurd, {backbone}"
             yield name, lambda seed, absurd=absurd, backbone=backbone: again(seed, 6, absurd=absurd, backbone=backbone)
+    for linked in (True, False):
+        name = f"one way, 6 edges a node, {'with' if linked else 'without'} in-neighbours, graphsage"
+        yield name, lambda seed, linked=linked: directed(seed, linked=linked)
     for size in (5, 20, 100):
         yield f"small, {size} nodes, gcn", lambda seed, size=size: one_by_one(seed, size)
     for dataset in ("cora", "pubmed", "amazon-photo", "coauthor-cs"):
@@ -123,6 +128,21 @@ def again(seed: int, degree: int, *, absurd: int = 0, backbone: str = "gcn") -> 
     other, usual = drawn(1000 + seed, degree), torch.arange(NODES) >= absurd
     other.x[~usual] *= 1e6
     return flagged(drawn(seed, degree), [(other, usual)], backbone, seed)
+
+
+def directed(seed: int, *, linked: bool) -> Flagged:
+    """Fitted on one draw whose edges lead to half of the nodes, met with another."""
+    known, other = (one_way(drawn(number, 12), number) for number in (seed, 1000 + seed))
+    hears = torch.zeros(NODES, dtype=torch.bool).index_fill(0, other.edge_index[1], True)
+    return flagged(known, [(other, hears == linked)], "graphsage", seed)
+
+
+def one_way(data: Data, seed: int) -> Data:
+    """Of each pair of edges the one that is drawn first, where it leads to half of the nodes."""
+    some = torch.rand(NODES, generator=torch.Generator().manual_seed(seed)) < 0.5
+    edges = data.edge_index[:, : data.edge_index.shape[1] // 2]
+    data.edge_index = edges[:, some[edges[1]]]
+    return data
 
 
 def one_by_one(seed: int, size: int) -> Flagged:

@@ -68,7 +68,7 @@ def test_propagated_over_the_chosen_edges(library, model, edge_types):
     torch.testing.assert_close(detector.score(library), expected)
 
 
-def test_edges_of_a_type_that_was_not_fitted_are_not_read(library, model):
+def test_edges_of_a_type_that_was_not_fitted_are_not_read(library, model, tmp_path):
     """Of users who know each other since yesterday 99 % were flagged, by a model that does not read it."""
 
     def known(model, data):
@@ -80,6 +80,13 @@ def test_edges_of_a_type_that_was_not_fitted_are_not_read(library, model):
     new["paper", "quotes", "paper"].edge_index = torch.randint(0, 60, (2, 200))
     assert torch.equal(detector.score(new), before)
     assert detector.edge_types == (CITES, LIKE)
+    detector.save(tmp_path)
+    again, fewer = gnnsafe.load(tmp_path, model, forward=known), library.clone()
+    assert torch.equal(again.score(new), before)
+    del fewer[LIKE]
+    for one in (detector, again):
+        with pytest.raises(ValueError, match="a graph without any such edge holds an empty edge_index of that type"):
+            one.score(fewer)
     assert detector.fit(new).edge_types == (CITES, LIKE, ("paper", "quotes", "paper"))
     assert not torch.equal(detector.score(new), before)
 

@@ -80,5 +80,6 @@ def node_type_graph(data: Data, node_type: str, edge_types: Sequence[EdgeType] |
     within = [kind for kind in data.edge_types if kind[0] == kind[2] == node_type]
     for kind in edge_types or ():
         known = ", ".join(map(str, within)) or "none"
-        require(tuple(kind) in within, "edge_types", f"join {node_type!r} with itself: {known}", kind)
+        remedy = "a graph without any such edge holds an empty edge_index of that type"
+        require(tuple(kind) in within, "edge_types", f"join {node_type!r} with itself: {known}", kind, remedy)
     return NodeTypeGraph(data, node_type, within if edge_types is None else [(a, b, c) for a, b, c in edge_types])

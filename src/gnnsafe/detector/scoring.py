@@ -231,10 +231,7 @@ class Scorer:
 
     def _admitted(self, data: Any) -> PreparedGraph:
         if self.node_type is not None:
-            held, types = getattr(data, "edge_types", ()), self.edge_types
-            if types is not None and self.every_edge_type:
-                types = [kind for kind in types if kind in held]
-            data = node_type_graph(data, self.node_type, types)
+            data = node_type_graph(data, self.node_type, self.edge_types)
         require(not hasattr(data, "node_types"), "node_type", "be given for a HeteroData", "none", NODE_TYPE_REMEDY)
         check_feature_names(data, self.feature_names_)
         return admit(data, num_features=self.num_features_)

@@ -39,7 +39,7 @@ __all__ = ["FILE", "FORMAT", "Saved", "SavedModel", "read", "write"]
 
 log = logging.getLogger(__name__)
 
-FORMAT = 7  # to be raised when what is written changes
+FORMAT = 8  # to be raised when what is written changes
 FILE = "detector.json"
 DEEPEST = 50  # levels of lists and tables within each other
 
