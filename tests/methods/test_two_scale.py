@@ -598,8 +598,8 @@ def test_a_bank_is_bounded():
         DiffusedKNN(bank=0)
 
 
-def test_rates_hold_for_nodes_that_hear_nobody_and_for_the_others():
-    """At 5 % asked 11 % of those that hear others were flagged, and 1 % of the rest."""
+def test_rates_hold_for_nodes_without_in_neighbours_and_for_the_others():
+    """At 5 % asked one in ten of those with in-neighbours was flagged, and next to none of the others."""
     nodes, classes, draw = 3000, 5, torch.Generator().manual_seed(1)
     means, y = torch.randn(classes, 24, generator=draw), torch.randint(0, classes, (nodes,), generator=draw)
     source, target = (torch.randint(0, size, (12000,), generator=draw) for size in (nodes, nodes // 2))
